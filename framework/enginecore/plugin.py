@@ -1,0 +1,185 @@
+"""All that a plugin author imports: the hooks, the `Component` record, and the contexts that factories get.
+
+A plugin is a module named by an entry point in the group `enginecore.plugins.v1`. It offers components through
+one hook, so that it counts as a whole or not at all:
+
+    from enginecore.plugin import Component, hookimpl
+
+    @hookimpl
+    def enginecore_components():
+        return [Component(kind="scheduler", name="mine", factory=make, settings=MySettings, summary="...")]
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import pluggy
+from pydantic import BaseModel, ConfigDict
+
+from enginecore.clock import Clock
+from enginecore.interfaces import (
+    EngineCoreApi,
+    ExecutorCapabilities,
+    KVCacheConfig,
+    KVCacheManager,
+    RequestRecord,
+    StepRecord,
+)
+
+PLUGIN_API = 1
+"""Version of this interface. A breaking change is a new number and a new entry-point group."""
+
+ENTRY_POINT_GROUP = f"enginecore.plugins.v{PLUGIN_API}"
+
+Kind = Literal["scheduler", "kv_cache_manager", "executor", "transport", "tokenizer"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+CAPABILITIES: dict[Kind, frozenset[str]] = {
+    "scheduler": frozenset({"batch_queue", "chunked_prefill", "prefix_caching"}),
+    "kv_cache_manager": frozenset({"prefix_caching"}),
+    "executor": frozenset(),  # what an executor can do depends on its settings: see ExecutorCapabilities
+    "transport": frozenset({"sync", "asyncio"}),
+    "tokenizer": frozenset(),
+}
+"""The words that a component of each kind may declare. Checked when the engine is built."""
+
+hookspec = pluggy.HookspecMarker("enginecore")
+hookimpl = pluggy.HookimplMarker("enginecore")
+
+
+class ComponentSettings(BaseModel):
+    """Base of a component's own settings: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One thing that can be chosen by `<kind>.use = "<name>"`.
+
+    Attributes:
+        kind: Which seam it fills.
+        name: Letters, digits, `_` and `-`; how users choose it.
+        factory: Called with (its own settings, the context of its kind); returns the component. Imports what is heavy.
+        settings: Model of the table `[<kind>.<name>]`.
+        capabilities: Words from `CAPABILITIES[kind]`.
+        summary: One line for `enginecore plugins`.
+    """
+
+    kind: Kind
+    name: str
+    factory: Callable[[Any, Any], Any]
+    settings: type[BaseModel] = ComponentSettings
+    capabilities: frozenset[str] = field(default_factory=frozenset)
+    summary: str = ""
+
+
+class HookSpecs:
+    """The hooks of enginecore. A plugin implements any of them."""
+
+    @hookspec
+    def enginecore_components(self) -> Iterable[Component]:  # type: ignore[empty-body]
+        """The components that this plugin offers. Called once, right after import."""
+
+    @hookspec
+    def enginecore_step_finished(self, record: StepRecord) -> None:
+        """A step was settled. Called on the engine core's thread; an exception is logged and changes nothing."""
+
+    @hookspec
+    def enginecore_request_finished(self, record: RequestRecord) -> None:
+        """A request ended. Called on the engine core's thread; an exception is logged and changes nothing."""
+
+
+# -- what factories get ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorContext:
+    """For executors. `max_model_len` None: whatever the model was made for.
+
+    Attributes:
+        model: Name or path, as the user gave it.
+        dtype: "auto", "float32", "bfloat16" or "float16".
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        max_model_len: Longest context that will be asked for, in tokens, if the user fixed it.
+        block_size: Tokens per KV block.
+        max_num_seqs: Running requests at most.
+        max_num_batched_tokens: Tokens in a step at most.
+        seed: The engine's seed.
+        clock: The engine's clock.
+    """
+
+    model: str
+    dtype: str
+    device: str
+    max_model_len: int | None
+    block_size: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    seed: int
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVCacheManagerContext:
+    """For KV cache managers.
+
+    Attributes:
+        config: The KV cache as sized.
+        enable_prefix_caching: As in force.
+        clock: The engine's clock.
+    """
+
+    config: KVCacheConfig
+    enable_prefix_caching: bool
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerContext:
+    """For schedulers: the limits in force, and what it works with.
+
+    Attributes:
+        max_num_seqs: Requests holding blocks at most, over all batches in flight.
+        max_num_batched_tokens: Tokens in a step at most.
+        max_model_len: Tokens of one request at most.
+        enable_chunked_prefill: Whether a prompt may be split over steps.
+        kv_cache_manager: Owned by the scheduler from here on.
+        executor: What the executor declares.
+        clock: The engine's clock.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    enable_chunked_prefill: bool
+    kv_cache_manager: KVCacheManager
+    executor: ExecutorCapabilities
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportContext:
+    """For transports.
+
+    Attributes:
+        start_engine_core: Builds the engine core, in the calling process and thread.
+        shutdown_timeout: Seconds that running requests get when the engine is shut down; 0 ends them at once.
+    """
+
+    start_engine_core: Callable[[], EngineCoreApi]
+    shutdown_timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerContext:
+    """For tokenizers.
+
+    Attributes:
+        model: Name or path of the model, as the user gave it.
+        tokenizer: Name or path of the tokenizer if it is another one; None: the model's own.
+    """
+
+    model: str
+    tokenizer: str | None

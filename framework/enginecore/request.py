@@ -1,0 +1,150 @@
+"""A request inside the engine core: its tokens, its two cursors, and the one place that decides when it ends."""
+
+import enum
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from enginecore.messages import EngineCoreRequest, FinishReason
+from enginecore.sampling import SamplingParams
+
+
+class RequestStatus(enum.IntEnum):
+    """Where a request stands. Only the scheduler changes it."""
+
+    WAITING = 0
+    WAITING_FOR_REMOTE_KV = 1  # foreseen: a KV connector is loading its prefix
+    RUNNING = 2
+    FINISHED = 3
+
+
+class CacheIdentity(NamedTuple):
+    """What, beside the tokens, must be equal for two requests to share KV blocks. Typed parts: they never mix."""
+
+    salt: str | None
+    adapter: str | None
+
+
+class Request:
+    """One request's state, owned by the scheduler.
+
+    Two cursors say what its KV cache holds: `schedule()` advances `num_scheduled_tokens`, a returned step advances
+    `num_computed_tokens` (written). What lies between is in flight. A position at or past `num_tokens` holds a token
+    that is not known yet; it may be scheduled only if the executor feeds sampled tokens on its own side.
+
+    Attributes:
+        token_ids: Prompt, then accepted output tokens. Grown by `append` alone.
+        num_scheduled_tokens: Tokens computed or being computed by a submitted step.
+        num_computed_tokens: Tokens whose KV is written.
+        num_late_tokens: Sampled tokens that were in flight when it was last preempted and have not arrived yet.
+        num_cached_tokens: Prompt tokens found in the prefix cache at its first admission; -1 before it.
+        num_preemptions: How often it lost its blocks.
+        max_total_tokens: It ends with reason LENGTH at this many tokens, prompt included.
+        block_hashes: Hashes of its full blocks so far; extended and read by the KV cache manager.
+    """
+
+    __slots__ = (
+        "_eos_token_ids", "_min_total_tokens", "_stop_token_ids", "adapter", "arrival_number", "arrival_time",
+        "block_hashes", "cache_salt", "client_index", "deadline", "finish_reason", "hints", "max_total_tokens",
+        "num_cached_tokens", "num_computed_tokens", "num_late_tokens", "num_preemptions", "num_prompt_tokens",
+        "num_scheduled_tokens", "params", "priority", "request_id", "skip_prefix_cache", "status", "stop_reason",
+        "tenant", "token_ids",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request: EngineCoreRequest,
+        params: SamplingParams,
+        *,
+        arrival_number: int,
+        arrival_time: float,
+        max_model_len: int,
+        eos_token_ids: Collection[int] = (),
+    ) -> None:
+        self.request_id = request.request_id
+        self.client_index = request.client_index
+        self.params = params
+        self.arrival_number = arrival_number
+        self.arrival_time = arrival_time
+        self.priority, self.tenant, self.deadline, self.hints = (
+            request.priority, request.tenant, request.deadline, request.hints,
+        )  # fmt: skip
+        self.cache_salt, self.adapter, self.skip_prefix_cache = (
+            request.cache_salt, request.adapter, request.skip_prefix_cache,
+        )  # fmt: skip
+        self.token_ids = list(request.prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+        asked = max_model_len if params.max_tokens is None else self.num_prompt_tokens + params.max_tokens
+        self.max_total_tokens = min(asked, max_model_len)
+        self._min_total_tokens = self.num_prompt_tokens + params.min_tokens
+        self._eos_token_ids = frozenset() if params.ignore_eos else frozenset(eos_token_ids)
+        self._stop_token_ids = self._eos_token_ids.union(params.stop_token_ids)
+        self.status = RequestStatus.WAITING
+        self.num_scheduled_tokens = self.num_computed_tokens = self.num_late_tokens = self.num_preemptions = 0
+        self.num_cached_tokens = -1
+        self.finish_reason: FinishReason | None = None
+        self.stop_reason: int | None = None
+        self.block_hashes: list[bytes] = []
+
+    def append(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Accept sampled tokens up to the one that ends the request, and return those accepted.
+
+        Alone decides length, EOS, stop ids and min_tokens, for every scheduler: afterwards `finish_reason` is set if
+        the request is over. EOS gives reason STOP without a `stop_reason`, a stop token id gives that id.
+        """
+        known, last, stops = self.token_ids, self.max_total_tokens, self._stop_token_ids
+        if len(known) >= last:  # max_tokens = 0: the prompt was all
+            self.finish_reason = FinishReason.LENGTH
+            return ()
+        for n, token in enumerate(tokens, 1):
+            known.append(token)
+            if token in stops and len(known) > self._min_total_tokens:
+                self.finish_reason = FinishReason.STOP
+                self.stop_reason = None if token in self._eos_token_ids else token
+                return tokens[:n]
+            if len(known) >= last:
+                self.finish_reason = FinishReason.LENGTH
+                return tokens[:n]
+        return tokens
+
+    def preempt(self) -> None:
+        """Its blocks are gone: start over from its first token. Tokens being sampled now still arrive, late."""
+        self.num_late_tokens = max(self.num_scheduled_tokens - self.num_tokens + 1, 0)
+        self.num_scheduled_tokens = self.num_computed_tokens = 0
+        self.num_preemptions += 1
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens: prompt and accepted output."""
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Accepted output tokens."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """A copy of the accepted output tokens."""
+        return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def num_in_flight_tokens(self) -> int:
+        """Tokens in submitted steps that have not returned."""
+        return self.num_scheduled_tokens - self.num_computed_tokens
+
+    @property
+    def cache_identity(self) -> CacheIdentity:
+        """What must be equal, beside the tokens, to share blocks."""
+        return CacheIdentity(self.cache_salt, self.adapter)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return self.status is RequestStatus.FINISHED
+
+    def __repr__(self) -> str:
+        return (
+            f"Request({self.request_id!r}, {self.status.name}, prompt={self.num_prompt_tokens}, "
+            f"output={self.num_output_tokens}, scheduled={self.num_scheduled_tokens}, "
+            f"computed={self.num_computed_tokens})"
+        )
