@@ -1,7 +1,7 @@
 """The blocks of the KV cache: who references them, what they hold, and which of them are free."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from enginecore.errors import InvariantError
 from enginecore.kv_cache.eviction import EvictionOrder
@@ -47,7 +47,7 @@ class BlockPool:
         """Free blocks whose content can still be hit."""
         return len(self._cached)
 
-    def find_prefix(self, hashes: Sequence[bytes]) -> list[int]:
+    def find_prefix(self, hashes: Iterable[bytes]) -> list[int]:
         """The blocks of these chained hashes, up to the first that is not published."""
         blocks = []
         for block_hash in hashes:
@@ -57,9 +57,13 @@ class BlockPool:
             blocks.append(block)
         return blocks
 
-    def count_prefix(self, hashes: Sequence[bytes]) -> int:
-        """How many blocks `find_prefix` would find, by bisection: the published ones come first."""
-        low, high = 0, len(hashes)
+    def count_prefix(self, hashes: Sequence[bytes], limit: int) -> int:
+        """How many blocks `find_prefix` would find for the first `limit` hashes.
+
+        By bisection, since the published ones come first: a scheduler may ask this of every waiting request in every
+        step, and what was found before is out of date as soon as any block is published or evicted.
+        """
+        low, high = 0, limit
         while low < high:
             middle = (low + high) // 2
             if hashes[middle] in self._published:

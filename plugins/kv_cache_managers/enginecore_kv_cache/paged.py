@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from itertools import islice
 
 from enginecore.errors import ConfigurationError, InvariantError
 from enginecore.interfaces import CachedPrefix, KVCacheConfig, KVCacheStats
@@ -15,9 +16,9 @@ class _Table:
 
     __slots__ = ("blocks", "num_published")
 
-    def __init__(self) -> None:
+    def __init__(self, num_published: int) -> None:
         self.blocks: list[int] = []  # in order of position
-        self.num_published = 0  # how many of them, from the first, are published
+        self.num_published = num_published  # how many of them, from the first, are published
 
 
 class PagedKVCacheManager:
@@ -71,31 +72,34 @@ class PagedKVCacheManager:
         return self._pool.num_free
 
     def get_computed_blocks(self, request: Request) -> CachedPrefix:
-        blocks = self._pool.find_prefix(self._lookup_hashes(request))
+        blocks = self._pool.find_prefix(islice(request.block_hashes, self._num_hittable_blocks(request)))
         return CachedPrefix((blocks,), len(blocks) * self._block_size)
 
     def peek_cached_tokens(self, request: Request) -> int:
-        return self._pool.count_prefix(self._lookup_hashes(request)) * self._block_size
+        return self._pool.count_prefix(request.block_hashes, self._num_hittable_blocks(request)) * self._block_size
 
     def num_blocks_to_allocate(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> int:
-        shared = self._shared_blocks(request, prefix)
-        return self._num_new_blocks(request, num_tokens, shared) + self._pool.count_references(shared, 0)
+        _, num_new, num_pinned = self._demand(request, num_tokens, prefix)
+        return num_new + num_pinned
 
     def num_freeable_blocks(self, request: Request) -> int:
         table = self._tables.get(request)
         return self._pool.count_references(table.blocks, 1) if table else 0
 
     def allocate_slots(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> BlockIds | None:
-        shared = self._shared_blocks(request, prefix)
-        num_new = self._num_new_blocks(request, num_tokens, shared)
-        if num_new + self._pool.count_references(shared, 0) > self._pool.num_free:
+        shared, num_new, num_pinned = self._demand(request, num_tokens, prefix)
+        if num_new + num_pinned > self._pool.num_free:
             return None
-        self._pool.share(shared)
-        added = [*shared, *self._pool.allocate(num_new)]
-        if added:
-            self._hold(request, added, len(shared))
         if prefix is not None:
+            self._pool.share(shared)
             self._count_lookup(request, prefix)
+        if not num_new and not shared:
+            return ([],)
+        added = [*shared, *self._pool.allocate(num_new)]
+        table = self._tables.get(request)
+        if table is None:
+            table = self._tables[request] = _Table(len(shared))
+        table.blocks += added
         return (added,)
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
@@ -146,38 +150,29 @@ class PagedKVCacheManager:
     def _uses_cache(self, request: Request) -> bool:
         return self._enable_prefix_caching and not request.skip_prefix_cache
 
-    def _lookup_hashes(self, request: Request) -> Sequence[bytes]:
-        """Hashes of the blocks that it may hit: the last token is always computed, since its output is wanted."""
+    def _num_hittable_blocks(self, request: Request) -> int:
+        """How many blocks a lookup may find, hashes made: the last token is always computed, its output is wanted."""
         if not self._uses_cache(request):
-            return ()
+            return 0
         num_blocks = (request.num_tokens - 1) // self._block_size
         self._hasher.extend(request, num_blocks)
-        return request.block_hashes[:num_blocks]
+        return num_blocks
 
-    def _shared_blocks(self, request: Request, prefix: CachedPrefix | None) -> Sequence[int]:
+    def _demand(self, request: Request, num_tokens: int, prefix: CachedPrefix | None) -> tuple[Sequence[int], int, int]:
+        """Blocks to share, how many new ones are needed beside them, and how many of the shared are free now."""
+        table = self._tables.get(request)
+        num_needed = -(-num_tokens // self._block_size)
         if prefix is None:
-            return ()
-        (blocks,) = prefix.block_ids
-        if request in self._tables:
+            return (), max(num_needed - (len(table.blocks) if table else 0), 0), 0
+        (shared,) = prefix.block_ids
+        if table:
             raise InvariantError(f"request {request.request_id!r} holds blocks already: it cannot bring a prefix")
-        if not self._pool.holds(blocks, request.block_hashes[: len(blocks)]):
+        if not self._pool.holds(shared, request.block_hashes[: len(shared)]):
             raise InvariantError(
-                f"blocks {blocks} do not hold the prefix of request {request.request_id!r} any more, or never did: "
+                f"blocks {shared} do not hold the prefix of request {request.request_id!r} any more, or never did: "
                 "a CachedPrefix is valid until the next allocation"
             )
-        return blocks
-
-    def _num_new_blocks(self, request: Request, num_tokens: int, shared: Sequence[int]) -> int:
-        table = self._tables.get(request)
-        num_held = len(table.blocks) if table else len(shared)
-        return max(-(-num_tokens // self._block_size) - num_held, 0)
-
-    def _hold(self, request: Request, blocks: list[int], num_published: int) -> None:
-        table = self._tables.get(request)
-        if table is None:
-            table = self._tables[request] = _Table()
-            table.num_published = num_published
-        table.blocks.extend(blocks)
+        return shared, max(num_needed - len(shared), 0), self._pool.count_references(shared, 0)
 
     def _count_lookup(self, request: Request, prefix: CachedPrefix) -> None:
         if request.num_preemptions == 0 and self._uses_cache(request):
