@@ -240,7 +240,7 @@ class SchedulerOutput(Message):
     @property
     def is_empty(self) -> bool:
         """Whether no worker needs to hear of it."""
-        return not (self.num_scheduled_tokens or self.finished_ids or self.preempted_ids)
+        return not (self.num_scheduled_tokens or self.new_requests or self.finished_ids or self.preempted_ids)
 
 
 class GrammarOutput(Message):

@@ -1,7 +1,7 @@
 """A request inside the engine core: its tokens, its two cursors, and the one place that decides when it ends."""
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 from enginecore.messages import EngineCoreRequest, FinishReason
@@ -85,7 +85,7 @@ class Request:
         self.stop_reason: int | None = None
         self.block_hashes: list[bytes] = []
 
-    def append(self, tokens: Sequence[int]) -> Sequence[int]:
+    def append(self, tokens: list[int]) -> list[int]:
         """Accept sampled tokens up to the one that ends the request, and return those accepted.
 
         Alone decides length, EOS, stop ids and min_tokens, for every scheduler: afterwards `finish_reason` is set if
@@ -94,7 +94,7 @@ class Request:
         known, last, stops = self.token_ids, self.max_total_tokens, self._stop_token_ids
         if len(known) >= last:  # max_tokens = 0: the prompt was all
             self.finish_reason = FinishReason.LENGTH
-            return ()
+            return []
         for n, token in enumerate(tokens, 1):
             known.append(token)
             if token in stops and len(known) > self._min_total_tokens:
@@ -108,7 +108,7 @@ class Request:
 
     def preempt(self) -> None:
         """Its blocks are gone: start over from its first token. Tokens being sampled now still arrive, late."""
-        self.num_late_tokens = max(self.num_scheduled_tokens - self.num_tokens + 1, 0)
+        self.num_late_tokens = self.num_sampling_tokens
         self.num_scheduled_tokens = self.num_computed_tokens = 0
         self.num_preemptions += 1
 
@@ -131,6 +131,11 @@ class Request:
     def num_in_flight_tokens(self) -> int:
         """Tokens in submitted steps that have not returned."""
         return self.num_scheduled_tokens - self.num_computed_tokens
+
+    @property
+    def num_sampling_tokens(self) -> int:
+        """Output tokens that submitted steps will give: every scheduled position from the last known token on."""
+        return max(self.num_scheduled_tokens - len(self.token_ids) + 1, 0)
 
     @property
     def cache_identity(self) -> CacheIdentity:

@@ -1,0 +1,16 @@
+"""Toolkit for schedulers: the continuous-batching mechanism, and the seam for policies."""
+
+from enginecore.scheduling.component import policy_component
+from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
+from enginecore.scheduling.policy import Rank, RequestView, SchedulerView, SchedulingPolicy, Split, WaitingView
+
+__all__ = [
+    "ContinuousBatchingScheduler",
+    "Rank",
+    "RequestView",
+    "SchedulerView",
+    "SchedulingPolicy",
+    "Split",
+    "WaitingView",
+    "policy_component",
+]

@@ -1,0 +1,101 @@
+"""Seats and blocks for waiting requests."""
+
+from enginecore.errors import InvariantError
+from enginecore.plugin import SchedulerContext
+from enginecore.scheduling.lifecycle import Lifecycle
+from enginecore.scheduling.policy import Split
+from enginecore.scheduling.request_state import Phase, RequestState
+
+
+class Admission:
+    """Admits whom the policy chooses, while there is room.
+
+    A request is given blocks for all its known tokens at once, never just for its next piece: two long prompts that
+    are admitted piece by piece evict each other half-way, again and again.
+    """
+
+    def __init__(self, lives: Lifecycle, context: SchedulerContext) -> None:
+        self._lives = lives
+        self._kv = context.kv_cache_manager
+        self._max_num_seqs = context.max_num_seqs
+
+    def admit(self, split: Split, num_tokens: int) -> None:
+        """Admit requests until their pieces in this step fill `num_tokens`, or the policy or the memory says stop."""
+        lives = self._lives
+        room = num_tokens - sum(min(split.chunk, self._left(state)) for state in lives.running.prefilling)
+        admissions = split.admit
+        while admissions > 0 and room > 0 and lives.waiting:
+            state = self._chosen()
+            if state is None or self._must_wait(state):
+                return
+            if not state.num_preemptions and (reason := lives.policy.admit(state, lives.view)):
+                lives.fail(state, reason)
+                continue
+            if not self._seat(state):
+                return
+            room -= min(split.chunk, self._left(state))
+            admissions -= 1
+
+    def _chosen(self) -> RequestState | None:
+        named = self._lives.policy.choose(self._lives.view)
+        if named is None:
+            return None
+        state = self._lives.find(named, "choose")
+        if state.phase is not Phase.WAITING:
+            raise InvariantError(f"{type(self._lives.policy).__name__}.choose named {state!r}, which does not wait")
+        return state
+
+    def _must_wait(self, state: RequestState) -> bool:
+        """Whether it may not return yet; nobody overtakes it meanwhile.
+
+        Its late tokens are part of what it must compute, and dropping them instead livelocks policies that preempt
+        often. Blocks that it still holds are written to by a step in flight.
+        """
+        late = state.request.num_late_tokens > 0 or state.num_blocks > 0
+        return late or state in self._lives.preempted_in_step
+
+    def _seat(self, state: RequestState) -> bool:
+        """Give it a seat and blocks for all that is known of it, if need be somebody else's."""
+        lives, request = self._lives, state.request
+        if lives.policy.preemptive:
+            victims = self._victims(state)
+            if victims is None:
+                return False
+            for victim in victims:
+                lives.preempt(victim)
+            lives.running.settle()
+        elif len(lives.running) >= self._max_num_seqs:
+            return False
+        prefix = self._kv.get_computed_blocks(request)
+        block_ids = self._kv.allocate_slots(request, request.num_tokens, prefix)
+        if block_ids is None:
+            return False
+        lives.seat(state, block_ids, prefix.num_tokens)
+        return True
+
+    def _victims(self, state: RequestState) -> list[RequestState] | None:
+        """Who must go to let it in: nobody, or strictly worse ones that the policy names. None: it cannot come in."""
+        lives, kv = self._lives, self._kv
+        need = kv.num_blocks_to_allocate(state.request, state.request.num_tokens, kv.get_computed_blocks(state.request))
+        free = kv.num_free_blocks
+        seats = self._max_num_seqs - len(lives.running)
+        victims: list[RequestState] = []
+        while seats < 1 or free < need:
+            worse = [other for other in lives.running.ranked.strictly_after(state.rank) if other not in victims]
+            named = lives.policy.victim(worse, state, lives.view) if worse else None
+            if named is None:
+                return None
+            victim = lives.find(named, "victim")
+            if victim not in worse:
+                raise InvariantError(
+                    f"{type(lives.policy).__name__}.victim named {victim!r} for the waiting {state!r}: "
+                    "only a running request that ranks strictly after it may be displaced"
+                )
+            victims.append(victim)
+            seats += 1
+            free += kv.num_freeable_blocks(victim.request)
+        return victims
+
+    @staticmethod
+    def _left(state: RequestState) -> int:
+        return state.request.num_tokens - state.request.num_scheduled_tokens

@@ -1,0 +1,62 @@
+"""From a policy class to a scheduler component."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, create_model
+
+from enginecore.errors import PluginError
+from enginecore.plugin import CAPABILITIES, Component, ComponentSettings, SchedulerContext
+from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
+from enginecore.scheduling.policy import SchedulingPolicy
+
+
+class PolicyFactory:
+    """Builds the policy from its settings and puts it under the mechanism."""
+
+    def __init__(self, policy: Callable[..., SchedulingPolicy]) -> None:
+        self._policy = policy
+
+    def __call__(self, settings: BaseModel, context: SchedulerContext) -> ContinuousBatchingScheduler:
+        """The scheduler for one engine."""
+        arguments = {name: getattr(settings, name) for name in type(settings).model_fields}
+        return ContinuousBatchingScheduler(self._policy(**arguments), context)
+
+
+def policy_component(
+    name: str,
+    policy: Callable[..., SchedulingPolicy],
+    *,
+    summary: str = "",
+    settings: type[BaseModel] | None = None,
+) -> Component:
+    """A scheduler component that runs this policy.
+
+    Args:
+        name: What `scheduler.use` says.
+        policy: The policy class. Its constructor's keyword arguments are its settings.
+        summary: One line; the first line of the class's docstring by default.
+        settings: Model of its table; by default made from the constructor's annotated arguments.
+
+    Raises:
+        PluginError: an argument of the constructor has no annotation.
+    """
+    return Component(
+        kind="scheduler",
+        name=name,
+        factory=PolicyFactory(policy),
+        settings=settings or _settings_of(policy),
+        capabilities=CAPABILITIES["scheduler"],
+        summary=summary or (inspect.getdoc(policy) or "").partition("\n")[0],
+    )
+
+
+def _settings_of(policy: Callable[..., SchedulingPolicy]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for argument in inspect.signature(policy, eval_str=True).parameters.values():
+        if argument.annotation is argument.empty:
+            raise PluginError(f"{policy!r}: argument {argument.name!r} of the constructor needs a type annotation")
+        default = ... if argument.default is argument.empty else argument.default
+        fields[argument.name] = (argument.annotation, default)
+    return create_model("PolicySettings", __base__=ComponentSettings, **fields)

@@ -1,0 +1,162 @@
+"""The one place where requests change phase: queued, seated, preempted, ended."""
+
+from enginecore.errors import InvalidRequestError, InvariantError
+from enginecore.messages import BlockIds, FinishReason
+from enginecore.plugin import SchedulerContext
+from enginecore.request import Request, RequestStatus
+from enginecore.scheduling.batch import BatchesInFlight
+from enginecore.scheduling.outbox import Outbox
+from enginecore.scheduling.plan import PlanDraft
+from enginecore.scheduling.policy import RequestView, SchedulingPolicy
+from enginecore.scheduling.queues import WaitingQueue
+from enginecore.scheduling.request_state import Phase, RequestState
+from enginecore.scheduling.running import RunningSet
+from enginecore.scheduling.view import StepView
+
+
+class Lifecycle:
+    """Owns all live requests, and keeps policy, KV cache manager and plan in step with what happens to them.
+
+    Attributes:
+        states: Live requests by id.
+        waiting: Those without a seat.
+        running: Those with one.
+        in_flight: Submitted steps.
+        draft: What workers must hear with the next plan.
+        outbox: Outputs that are due.
+        preempted_in_step: Who lost its blocks since the step began.
+        num_preemptions: Since start.
+    """
+
+    def __init__(self, policy: SchedulingPolicy, context: SchedulerContext) -> None:
+        self.policy = policy
+        self.kv = context.kv_cache_manager
+        self.states: dict[str, RequestState] = {}
+        self.waiting = WaitingQueue()
+        self.running = RunningSet()
+        self.in_flight = BatchesInFlight()
+        self.draft = PlanDraft()
+        self.outbox = Outbox()
+        self.view = StepView(context, self.states, self.waiting, self.running)
+        self.preempted_in_step: set[RequestState] = set()
+        self.num_preemptions = 0
+        self._in_order = context.executor.in_order
+
+    def add(self, request: Request) -> None:
+        """Queue it, or refuse it with a terminal output.
+
+        Raises:
+            InvalidRequestError: a live request has its id.
+        """
+        if request.request_id in self.states:
+            raise InvalidRequestError(f"request_id {request.request_id!r} belongs to a request that has not ended")
+        capacity = self.kv.num_blocks * self.kv.block_size
+        if request.num_prompt_tokens > capacity:
+            self.outbox.add_terminal(
+                request,
+                FinishReason.ERROR,
+                f"the prompt has {request.num_prompt_tokens} tokens, and the KV cache holds {capacity} "
+                f"({self.kv.num_blocks} blocks of {self.kv.block_size})",
+            )
+            return
+        # the last token of a request needs no slot
+        request.max_total_tokens = min(request.max_total_tokens, capacity + 1)
+        state = RequestState(request)
+        if reason := self.policy.admit(state, self.view):
+            self.outbox.add_terminal(request, FinishReason.ERROR, reason)
+            return
+        self.states[request.request_id] = state
+        self.policy.added(state, self.view)
+        self._queue(state)
+
+    def seat(self, state: RequestState, block_ids: BlockIds, num_cached_tokens: int) -> None:
+        """It has got its blocks, of which a prefix is computed already: from here on it runs."""
+        request = state.request
+        self.waiting.remove(state)
+        request.num_scheduled_tokens = request.num_computed_tokens = num_cached_tokens
+        if request.num_cached_tokens < 0:
+            request.num_cached_tokens = num_cached_tokens
+        request.status = RequestStatus.RUNNING
+        state.since = self.view.now
+        self.hold(state, block_ids)
+        self.running.seat(state)
+        self.draft.admit(state, block_ids)
+        self.policy.admitted(state, self.view)
+        self.lease(state)
+
+    def hold(self, state: RequestState, block_ids: BlockIds) -> None:
+        """Count blocks that it was given."""
+        state.num_blocks += len(block_ids[0])
+        state.num_slots = state.num_blocks * self.kv.block_size
+
+    def lease(self, state: RequestState) -> None:
+        """Begin a lease."""
+        tokens = self.policy.lease(state, self.view)
+        request = state.request
+        start = max(request.num_scheduled_tokens, request.num_tokens - 1)
+        state.begin_lease(None if tokens is None else start + max(tokens, 1))
+
+    def rerank(self, state: RequestState) -> None:
+        """Its lease is over: ask again."""
+        self.running.rerank(state, self.policy.rank(state, self.view))
+        self.lease(state)
+
+    def preempt(self, state: RequestState) -> None:
+        """Take its seat and blocks; it is queued again. Its tokens in flight still arrive."""
+        request = state.request
+        self._vacate(state, finished=False)
+        request.preempt()
+        request.status = RequestStatus.WAITING
+        self.num_preemptions += 1
+        self.preempted_in_step.add(state)
+        self.policy.preempted(state, self.view)
+        self._queue(state)
+
+    def finish(self, state: RequestState, reason: FinishReason) -> None:
+        """It is over, wherever it stands. Whoever calls says so to the client."""
+        if state.phase is Phase.WAITING:
+            self.waiting.remove(state)
+        else:
+            self._vacate(state, finished=True)
+        state.phase = Phase.ENDED
+        state.request.status = RequestStatus.FINISHED
+        state.request.finish_reason = reason
+        del self.states[state.request_id]
+        self.policy.ended(state, self.view)
+
+    def fail(self, state: RequestState, error: str) -> None:
+        """End it with an error that its client is told."""
+        self.outbox.add_terminal(state.request, FinishReason.ERROR, error)
+        self.finish(state, FinishReason.ERROR)
+
+    def find(self, named: RequestView, decision: str) -> RequestState:
+        """The state that a policy named; only the id counts, so that it may hold proxies.
+
+        Raises:
+            InvariantError: there is no such request.
+        """
+        state = self.states.get(named.request_id)
+        if state is None:
+            raise InvariantError(f"{type(self.policy).__name__}.{decision} named {named.request_id!r}: no such request")
+        return state
+
+    def free(self, state: RequestState) -> None:
+        """Give its blocks back to the pool."""
+        self.kv.free(state.request)
+        state.num_blocks = state.num_slots = 0
+
+    def _queue(self, state: RequestState) -> None:
+        state.phase = Phase.WAITING
+        state.since = self.view.now
+        state.rank = self.policy.rank(state, self.view)
+        state.lane = self.policy.lane(state)
+        self.waiting.add(state)
+
+    def _vacate(self, state: RequestState, *, finished: bool) -> None:
+        self.in_flight.mark_stale(state)
+        self.running.remove(state)
+        self.draft.remove(state, finished=finished)
+        if self._in_order or not self.in_flight:
+            self.free(state)
+        else:  # steps in flight may still write to these blocks
+            self.in_flight[-1].unfreed.append(state)

@@ -1,0 +1,28 @@
+"""Outputs that are due, by client."""
+
+from enginecore.interfaces import Outputs
+from enginecore.messages import EngineCoreOutput, FinishReason
+from enginecore.request import Request
+
+
+class Outbox:
+    """Collects outputs until they are taken; each is given once."""
+
+    def __init__(self) -> None:
+        self._due: dict[int, list[EngineCoreOutput]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._due)
+
+    def add(self, client_index: int, output: EngineCoreOutput) -> None:
+        """Put one in."""
+        self._due.setdefault(client_index, []).append(output)
+
+    def add_terminal(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
+        """Put in the last output of a request that ends without a token."""
+        self.add(request.client_index, EngineCoreOutput(request.request_id, [], reason, error=error))
+
+    def take(self) -> Outputs:
+        """All that is due."""
+        due, self._due = self._due, {}
+        return due

@@ -1,0 +1,153 @@
+"""What a returned step changes."""
+
+import logging
+from collections.abc import Sequence
+
+from enginecore.errors import InvariantError
+from enginecore.messages import EngineCoreOutput, FinishReason, ModelRunnerOutput, PositionLogprobs, SchedulerOutput
+from enginecore.scheduling.batch import Batch
+from enginecore.scheduling.lifecycle import Lifecycle
+from enginecore.scheduling.request_state import Phase, RequestState
+
+logger = logging.getLogger(__name__)
+
+Tokens = list[int] | None
+
+
+class Settlement:
+    """Applies the results of steps, in order: written KV is published, tokens are accepted, requests end."""
+
+    def __init__(self, lives: Lifecycle) -> None:
+        self._lives = lives
+        self._kv = lives.kv
+
+    def settle(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> None:
+        """Apply the oldest step in flight; its outputs go to the outbox.
+
+        Raises:
+            InvariantError: this is not the oldest step in flight.
+        """
+        lives = self._lives
+        batch = self._oldest(scheduled, output)
+        for state in batch.unfreed:
+            lives.free(state)
+        if output.errors:
+            self._fail(output.errors, batch)
+        tokens = self._sampled_tokens(batch, output)
+        self._settle_decodes(batch, tokens, output.logprobs)
+        if batch.pieces:
+            self._settle_pieces(batch, tokens[len(batch.decodes) :], output.logprobs)
+        lives.running.settle()
+
+    def _oldest(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Batch:
+        in_flight = self._lives.in_flight
+        if not in_flight or not in_flight[0].step == scheduled.step == output.step:
+            raise InvariantError(
+                f"results come in order, each once: plan of step {scheduled.step}, result of step {output.step}, "
+                f"in flight {[batch.step for batch in in_flight]}"
+            )
+        return in_flight.popleft()
+
+    @staticmethod
+    def _sampled_tokens(batch: Batch, output: ModelRunnerOutput) -> Sequence[Tokens]:
+        """Tokens in order of the batch; None for a row that the executor left out."""
+        if output.request_ids == batch.sampled_ids:
+            return output.sampled_token_ids
+        by_id = dict(zip(output.request_ids, output.sampled_token_ids, strict=True))
+        rows = [by_id.pop(request_id, None) for request_id in batch.sampled_ids]
+        for piece in batch.pieces:
+            by_id.pop(piece.state.request_id, None)
+        if by_id:
+            logger.error("step %d gave results for requests that it did not hold: %s", batch.step, sorted(by_id))
+        return rows
+
+    def _fail(self, errors: dict[str, str], batch: Batch) -> None:
+        """Faults that the executor lays at single requests."""
+        members = {state.request_id: state for state in (*batch.decodes, *(piece.state for piece in batch.pieces))}
+        for request_id, error in errors.items():
+            state = members.get(request_id)
+            if state is None:
+                logger.error("step %d gave an error for %r, which it did not hold: %s", batch.step, request_id, error)
+            elif state.phase is not Phase.ENDED:
+                self._lives.fail(state, error)
+                batch.stale.add(state)
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def _settle_decodes(
+        self, batch: Batch, tokens: Sequence[Tokens], logprobs: dict[str, list[PositionLogprobs]]
+    ) -> None:
+        """The hot loop: once per running request and step."""
+        stale, outbox = batch.stale, self._lives.outbox
+        for state, sampled in zip(batch.decodes, tokens, strict=False):
+            if (stale and state in stale) or sampled is None or len(sampled) != 1:
+                self._accept_odd(state, sampled, state in stale, logprobs)
+                continue
+            request = state.request
+            request.num_computed_tokens += 1
+            accepted = request.append(sampled)
+            output = EngineCoreOutput(request.request_id, accepted)
+            outbox.add(request.client_index, output)
+            if logprobs:
+                output.logprobs = logprobs.get(request.request_id)
+            if request.num_computed_tokens >= state.publish_at:
+                self._publish(state)
+            if request.finish_reason is not None:
+                self._end(state, output)
+
+    def _settle_pieces(
+        self, batch: Batch, tokens: Sequence[Tokens], logprobs: dict[str, list[PositionLogprobs]]
+    ) -> None:
+        rows = iter(tokens)
+        for state, num_tokens, samples in batch.pieces:
+            is_stale = state in batch.stale
+            if not is_stale:
+                state.request.num_computed_tokens += num_tokens
+                self._publish(state)
+            if samples:
+                self._accept(state, next(rows, None), is_stale, logprobs)
+
+    def _accept_odd(
+        self, state: RequestState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
+    ) -> None:
+        """A decode whose result is late, missing or of the wrong length."""
+        if not is_stale:
+            state.request.num_computed_tokens += 1
+        self._accept(state, sampled, is_stale, logprobs)
+
+    def _accept(
+        self, state: RequestState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
+    ) -> None:
+        """A sampled token, whatever became of its request since: one that ended drops it, a preempted one keeps it."""
+        request = state.request
+        if state.phase is Phase.ENDED:
+            return
+        if sampled is None or len(sampled) != 1:
+            given = "no row" if sampled is None else f"{len(sampled)} tokens"
+            self._lives.fail(state, f"the executor returned {given} for a request that was to give 1 token")
+            return
+        if is_stale:
+            request.num_late_tokens -= 1
+        is_first = not request.num_output_tokens
+        output = EngineCoreOutput(request.request_id, request.append(sampled))
+        if is_first:
+            output.num_cached_tokens = request.num_cached_tokens
+        if logprobs:
+            output.logprobs = logprobs.get(request.request_id)
+        self._lives.outbox.add(request.client_index, output)
+        if request.finish_reason is not None:
+            self._end(state, output)
+
+    def _publish(self, state: RequestState) -> None:
+        """Let others hit the blocks that are full by now."""
+        request, size = state.request, self._kv.block_size
+        self._kv.cache_blocks(request, request.num_computed_tokens)
+        state.publish_at = (request.num_computed_tokens // size + 1) * size
+
+    def _end(self, state: RequestState, output: EngineCoreOutput) -> None:
+        request = state.request
+        reason = request.finish_reason
+        if reason is None:
+            raise InvariantError(f"{state!r} has no reason to end")
+        output.finish_reason, output.stop_reason = reason, request.stop_reason
+        self._lives.finish(state, FinishReason(reason))

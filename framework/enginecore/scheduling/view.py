@@ -1,0 +1,59 @@
+"""What a policy sees of the scheduler. Costs nothing until read."""
+
+from collections.abc import Sequence
+
+from enginecore.interfaces import KVCacheManager
+from enginecore.plugin import SchedulerContext
+from enginecore.scheduling.policy import RequestView
+from enginecore.scheduling.queues import WaitingQueue
+from enginecore.scheduling.request_state import RequestState
+from enginecore.scheduling.running import RunningSet
+
+
+class StepView:
+    """Fills `SchedulerView`. The scheduler moves `step` and `now` on; everything else is read through."""
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        states: dict[str, RequestState],
+        waiting: WaitingQueue,
+        running: RunningSet,
+    ) -> None:
+        self.step = 0
+        self.now = context.clock.now()
+        self.waiting = waiting
+        self.max_num_seqs = context.max_num_seqs
+        self.max_num_batched_tokens = context.max_num_batched_tokens
+        self._clock = context.clock
+        self._kv: KVCacheManager = context.kv_cache_manager
+        self._states = states
+        self._running = running
+
+    def tick(self) -> None:
+        """The next step begins."""
+        self.step += 1
+        self.now = self._clock.now()
+
+    @property
+    def running(self) -> Sequence[RequestView]:
+        return list(self._running.ranked)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def num_decodes(self) -> int:
+        return len(self._running.decoding)
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self._kv.num_free_blocks
+
+    @property
+    def num_blocks(self) -> int:
+        return self._kv.num_blocks
+
+    def cached_tokens(self, request: RequestView) -> int:
+        return self._kv.peek_cached_tokens(self._states[request.request_id].request)
