@@ -1,0 +1,40 @@
+"""What is known of one plugin, loaded or not."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from enginecore.plugin import Component
+
+Status = Literal["active", "blocked", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginRecord:
+    """One plugin that was found. A plugin that is left out keeps its record: it never vanishes.
+
+    Attributes:
+        entry_point: Its name in the entry-point group; "components" for components given as objects.
+        module: What the entry point names.
+        distribution: The installed distribution that declares it; "argument" for components given as objects.
+        version: Of the distribution.
+        status: "active"; "blocked" (left out on purpose); "failed" (left out because it is broken).
+        reason: Why it is not active, in a sentence.
+        traceback: Of the exception that it raised, if one is the reason.
+        components: All that it offers if active. A blocked transport plugin lists what it would offer.
+    """
+
+    entry_point: str
+    module: str
+    distribution: str
+    version: str
+    status: Status
+    reason: str = ""
+    traceback: str = ""
+    components: tuple[Component, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """For messages: which plugin of which distribution."""
+        if self.distribution == "argument":
+            return "the components given as an argument"
+        return f"plugin {self.entry_point!r} of distribution {self.distribution} {self.version}".rstrip()

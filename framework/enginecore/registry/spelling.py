@@ -1,0 +1,10 @@
+"""Hints for misspelt names."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence that asks whether something was meant that is spelt like `name`; empty if nothing is."""
+    close = get_close_matches(name, list(names), n=3)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
