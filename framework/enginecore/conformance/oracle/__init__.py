@@ -6,7 +6,8 @@ away too early, a stale slot or a lost token shows up as a wrong token, in micro
 
 - `settings`: what can be set.
 - `model`: the function, and the ground truth that needs no blocks.
-- `worker`: rows, slots, and one step.
+- `memory`: slots.
+- `worker`: rows, and what one step does to them.
 - `verifier`: each plan against the contract of `SchedulerOutput`.
 - `faults`: what can be made to go wrong.
 - `executor`: futures, time and life cycle.

@@ -5,15 +5,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from enginecore.conformance.oracle.faults import FaultInjector, OracleFault
+from enginecore.conformance.oracle.memory import LateSlotMemory, SlotMemory
 from enginecore.conformance.oracle.model import DIGEST_BYTES, OracleModel
 from enginecore.conformance.oracle.settings import Fault, OracleSettings
 from enginecore.conformance.oracle.verifier import Limits, PlanVerifier
-from enginecore.conformance.oracle.worker import OracleWorker, SlotMemory
+from enginecore.conformance.oracle.worker import OracleWorker
 from enginecore.errors import EngineDeadError, InvariantError
 from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
@@ -26,16 +27,19 @@ class StepTrace(msgspec.Struct):
     Attributes:
         plan: As it came over the wire.
         batches_in_flight: When it was submitted, itself included.
-        submitted: Seconds on the engine's clock.
-        completed: Seconds on the engine's clock.
+        submitted: When, in seconds on the engine's clock.
         output: What it gave; None while it is in flight, and if it failed.
     """
 
     plan: SchedulerOutput
     batches_in_flight: int
     submitted: float
-    completed: float = 0.0
     output: ModelRunnerOutput | None = None
+
+
+class _Outcome(NamedTuple):
+    output: ModelRunnerOutput | None
+    error: Exception | None
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class _Batch:
     submitted: float
     last_returned: int
     future: "Future[ModelRunnerOutput | None]" = field(default_factory=Future)
+    outcome: _Outcome | None = None
 
 
 class OracleExecutor:
@@ -66,11 +71,14 @@ class OracleExecutor:
         self._callbacks: list[Callable[[BaseException], None]] = []
         self._worker: OracleWorker | None = None
         self._verifier: PlanVerifier | None = None
+        self._late: LateSlotMemory | None = None
 
     @property
     def capabilities(self) -> ExecutorCapabilities:
         return ExecutorCapabilities(
-            max_concurrent_batches=self._settings.depth, feeds_tokens=self._settings.feeds_tokens
+            max_concurrent_batches=self._settings.depth,
+            feeds_tokens=self._settings.feeds_tokens,
+            in_order=self._settings.in_order,
         )
 
     @property
@@ -92,7 +100,8 @@ class OracleExecutor:
         return self._settings.kv_memory
 
     def initialize_from_config(self, config: KVCacheConfig) -> None:
-        memory = SlotMemory(config)
+        self._late = None if self._settings.in_order else LateSlotMemory(config)
+        memory = self._late or SlotMemory(config)
         self._worker = OracleWorker(self._model, memory, feeds_tokens=self._settings.feeds_tokens)
         if self._settings.verify:
             limits = Limits(
@@ -115,6 +124,9 @@ class OracleExecutor:
         duration = self._settings.step_time + self._settings.token_time * scheduled.total_num_scheduled_tokens
         self._idle_from = max(now, self._idle_from) + duration
         self._clock.call_at(self._idle_from, partial(self._complete, batch))
+        if self._late:  # out of order: it may run ahead of those before it
+            self._late.begin_step()
+            batch.outcome = self._attempt(batch)
         return batch.future
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
@@ -123,6 +135,7 @@ class OracleExecutor:
         if step not in self._unsampled:
             raise InvariantError(f"sample_tokens(step={step}): no such step waits to be sampled: {[*self._unsampled]}")
         future.set_result(self._sample(step, self._unsampled.pop(step)))
+        self._last_returned = step
         return future
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
@@ -157,17 +170,26 @@ class OracleExecutor:
     def _complete(self, batch: _Batch) -> None:
         """The batch's time has come."""
         self._in_flight.remove(batch)
-        try:
-            result = self._run(batch)
-        except Exception as error:  # whatever it is, it belongs to whoever waits for the step
+        output, error = batch.outcome or self._attempt(batch)
+        if self._late:
+            self._late.end_step()
+        if error:
             batch.future.set_exception(error)
-        else:
-            batch.future.set_result(result)
+            return
+        if output:
+            self._last_returned = output.step
+        batch.future.set_result(output)
+
+    def _attempt(self, batch: _Batch) -> _Outcome:
+        try:
+            return _Outcome(self._run(batch), None)
+        except Exception as error:  # whatever it is, it belongs to whoever waits for the step
+            return _Outcome(None, error)
 
     def _run(self, batch: _Batch) -> ModelRunnerOutput | None:
         plan = self._decoder.decode(batch.wire)
         if self._settings.record:
-            self._history.append(StepTrace(plan, batch.batches_in_flight, batch.submitted, self._clock.now()))
+            self._history.append(StepTrace(plan, batch.batches_in_flight, batch.submitted))
         self._fail_if_told(plan.step)
         worker = self._get_worker()
         if self._verifier:
@@ -184,7 +206,6 @@ class OracleExecutor:
     def _sample(self, step: int, request_ids: list[str]) -> ModelRunnerOutput:
         output = self._get_worker().sample(step, request_ids)
         self._faults.distort(output)
-        self._last_returned = step
         if self._settings.record:
             next(trace for trace in reversed(self._history) if trace.plan.step == step).output = output
         return output

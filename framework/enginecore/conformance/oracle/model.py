@@ -53,8 +53,11 @@ class OracleModel:
 
     @classmethod
     def of_engine(cls, info: EngineInfo) -> "OracleModel":
-        """The model that an engine with the oracle runs; no request of it outgrows the KV cache."""
-        longest = min(info.max_model_len, info.num_blocks * info.block_size)
+        """The model that an engine with the oracle runs.
+
+        No request outgrows the KV cache, which needs no slot for the last token of a request.
+        """
+        longest = min(info.max_model_len, info.num_blocks * info.block_size + 1)
         return cls(info.vocab_size, tuple(info.eos_token_ids), longest)
 
     def next_token(self, slots: bytes | memoryview, params: SamplingParams, num_output_tokens: int) -> int:

@@ -38,6 +38,7 @@ class OracleSettings(ComponentSettings):
     Attributes:
         depth: Batches in flight at most.
         feeds_tokens: A request may be scheduled again before its sampled token has come back.
+        in_order: False: what a step writes may land any time until it has returned, also after what later steps write.
         two_phase: Steps that compute tokens answer None, and `sample_tokens` gives their output.
         verify: Check each plan against its contract and each slot that is read; a violation is an InvariantError.
             Without it a fault is seen only as a wrong token.
@@ -52,16 +53,17 @@ class OracleSettings(ComponentSettings):
         faults: What is to go wrong.
     """
 
-    depth: int = Field(1, ge=1)
+    depth: int = Field(default=1, ge=1)
     feeds_tokens: bool = False
+    in_order: bool = True
     two_phase: bool = False
     verify: bool = True
-    step_time: float = Field(0.0, ge=0)
-    token_time: float = Field(0.0, ge=0)
-    vocab_size: int = Field(256, ge=2)
+    step_time: float = Field(default=0.0, ge=0)
+    token_time: float = Field(default=0.0, ge=0)
+    vocab_size: int = Field(default=256, ge=2)
     eos_token_ids: tuple[int, ...] = (0,)
-    max_model_len: int = Field(4096, ge=1)
-    kv_memory: int = Field(1 << 20, ge=0)
+    max_model_len: int = Field(default=4096, ge=1)
+    kv_memory: int = Field(default=1 << 20, ge=0)
     non_causal: bool = False
     record: bool = False
     faults: tuple[Fault, ...] = ()
@@ -70,4 +72,10 @@ class OracleSettings(ComponentSettings):
     def _check_eos(self) -> "OracleSettings":
         if outside := [token for token in self.eos_token_ids if not 0 <= token < self.vocab_size]:
             raise ValueError(f"eos_token_ids must be below vocab_size = {self.vocab_size}, got {outside}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "OracleSettings":
+        if self.two_phase and not self.in_order:
+            raise ValueError("two_phase = true needs in_order = true: what is sampled later cannot run ahead")
         return self

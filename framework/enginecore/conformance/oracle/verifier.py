@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from enginecore.conformance.oracle.memory import SlotMemory
 from enginecore.conformance.oracle.model import extend_digests
-from enginecore.conformance.oracle.worker import Row, SlotMemory
+from enginecore.conformance.oracle.worker import Row
 from enginecore.errors import InvariantError
 from enginecore.messages import NewRequestData, RequestDelta, SchedulerOutput
 
@@ -75,7 +76,7 @@ class PlanVerifier:
             digests = self._digests.setdefault(request_id, array("q"))
             known = row.token_ids[len(digests) : row.num_computed_tokens]
             digests.extend(extend_digests(digests[-1] if digests else row.root, known))
-            slots = self._memory.read(row, row.num_computed_tokens)
+            slots = self._memory.read(row.block_ids, row.num_computed_tokens)
             if slots != memoryview(digests).cast("B"):
                 raise InvariantError(f"step {step}: {self._describe_difference(request_id, row, slots, digests)}")
 

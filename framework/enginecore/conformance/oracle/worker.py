@@ -1,12 +1,11 @@
-"""The oracle's worker: rows of known requests, slots of the KV cache, and what one step does to them."""
+"""The oracle's worker: what it knows of each request, and what one step does to it."""
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enginecore.conformance.oracle.model import DIGEST_BYTES, OracleModel, extend_digests, root_digest
+from enginecore.conformance.oracle.memory import SlotMemory
+from enginecore.conformance.oracle.model import OracleModel, root_digest
 from enginecore.errors import InvariantError
-from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import ModelRunnerOutput, NewRequestData, SchedulerOutput
 from enginecore.sampling import SamplingParams
 
@@ -47,28 +46,6 @@ class Row:
         )
 
 
-class SlotMemory:
-    """The KV cache: one digest per slot. Blocks keep what was written to them until it is overwritten."""
-
-    def __init__(self, config: KVCacheConfig) -> None:
-        self.num_blocks = config.num_blocks
-        self.block_size = config.block_size
-        self._blocks = [array("q", [-1 - block] * config.block_size) for block in range(config.num_blocks)]
-
-    def write(self, row: Row, end: int) -> None:
-        """Compute the row's tokens up to position `end`, each from the slot before it."""
-        size, start = self.block_size, row.num_computed_tokens
-        last = self._blocks[row.block_ids[(start - 1) // size]][(start - 1) % size] if start else row.root
-        for position, digest in enumerate(extend_digests(last, row.token_ids[start:end]), start):
-            self._blocks[row.block_ids[position // size]][position % size] = digest
-
-    def read(self, row: Row, end: int) -> memoryview:
-        """All slots of the row up to position `end`, in order of position, through its block table."""
-        num_blocks = -(-end // self.block_size)
-        content = b"".join([self._blocks[block] for block in row.block_ids[:num_blocks]])
-        return memoryview(content)[: end * DIGEST_BYTES]
-
-
 class OracleWorker:
     """Executes plans, one after another. Its public methods can be called by `collective_rpc`."""
 
@@ -106,7 +83,9 @@ class OracleWorker:
             row = self._rows[request_id]
             end = row.num_computed_tokens + num_tokens
             self._check_known(request_id, row, end, last_returned)
-            self._memory.write(row, end)
+            self._memory.write(
+                row.block_ids, row.num_computed_tokens, row.token_ids[row.num_computed_tokens : end], row.root
+            )
             row.num_computed_tokens = end
             if end == len(row.token_ids):
                 ended.append(request_id)
@@ -117,7 +96,7 @@ class OracleWorker:
         output = ModelRunnerOutput(step=step, request_ids=list(request_ids), sampled_token_ids=[], logprobs={})
         for request_id in request_ids:
             row = self._rows[request_id]
-            context = self._memory.read(row, row.num_computed_tokens)
+            context = self._memory.read(row.block_ids, row.num_computed_tokens)
             token = self._model.next_token(context, row.params, len(row.token_ids) - row.num_prompt_tokens)
             row.token_ids.append(token)
             row.sampled_in = step
