@@ -1,0 +1,131 @@
+"""What is kept between starts: folders in the user's cache, made whole or not at all, checked before they are used.
+
+Where: $ENGINECORE_CACHE, else $XDG_CACHE_HOME/enginecore, else ~/.cache/enginecore. It may be deleted at any time.
+"""
+
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+logger = logging.getLogger(__name__)
+
+MANIFEST = "manifest.json"
+_PARTIAL = ".partial-"
+_ABANDONED_AFTER = 3600.0  # seconds; no conversion takes that long
+_CHUNK = 1 << 22
+
+
+def cache_root() -> Path:
+    """The user's cache of enginecore. It may not exist yet."""
+    if root := os.environ.get("ENGINECORE_CACHE"):
+        return Path(root).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "enginecore"
+
+
+def content_hash(file: Path) -> str:
+    """SHA-256 of a file's content, the first 32 hexadecimal digits."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:32]
+
+
+def cached_folder(key: str, build: Callable[[Path], None]) -> Path | None:
+    """The folder that `build` fills, from the cache if it is there and intact; None if the cache cannot be written.
+
+    Processes may race: each builds in a folder of its own, the first to finish gives it its name. A folder in which
+    something is missing, cut off or altered is built again.
+
+    Args:
+        key: Names all that the content depends on.
+        build: Fills an empty folder, flat. What it raises reaches the caller, except OSError.
+    """
+    root = cache_root() / "converted"
+    folder = root / key
+    if _is_intact(folder):
+        return folder
+    try:
+        _create(folder, build)
+    except OSError as error:
+        logger.warning("cannot keep %s in %s (%s); going on without, the next start is as slow", key, root, error)
+        return None
+    return folder
+
+
+def _create(folder: Path, build: Callable[[Path], None]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(folder.parent)
+    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_PARTIAL))
+    try:
+        build(partial)
+        _seal(partial)
+        if not _is_intact(folder):
+            _move_away(folder)
+        try:
+            partial.rename(folder)
+        except OSError:
+            # a folder of that name is there by now: another process was quicker
+            if not _is_intact(folder):
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _seal(folder: Path) -> None:
+    """Write the manifest: size and CRC-32 of each file. All of it reaches the disk before the folder gets its name."""
+    files = sorted(folder.iterdir())
+    (folder / MANIFEST).write_bytes(msgspec.json.encode({file.name: _fingerprint(file) for file in files}))
+    for file in folder.iterdir():
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _is_intact(folder: Path) -> bool:
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, tuple[int, int]])
+        return all(_fingerprint(folder / name) == fingerprint for name, fingerprint in manifest.items())
+    except FileNotFoundError:
+        return False
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        logger.warning("the cached folder %s is damaged (%s) and is built again", folder, error)
+        return False
+
+
+def _fingerprint(file: Path) -> tuple[int, int]:
+    """Size and CRC-32, which is against accidents, not against malice: whoever can write the cache owns the account."""
+    checksum = 0
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            checksum = zlib.crc32(chunk, checksum)
+        return stream.tell(), checksum
+
+
+def _move_away(damaged: Path) -> None:
+    """Take a damaged folder's name from it. Processes that have its files mapped keep them."""
+    doomed = Path(tempfile.mkdtemp(dir=damaged.parent, prefix=_PARTIAL))
+    try:
+        damaged.rename(doomed / damaged.name)
+    except FileNotFoundError:
+        pass  # there was none, or another process moved it
+    finally:
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _remove_abandoned(root: Path) -> None:
+    """Remove what killed processes left half-made."""
+    for partial in root.glob(f"{_PARTIAL}*"):
+        try:
+            abandoned = time.time() - partial.stat().st_mtime > _ABANDONED_AFTER
+        except FileNotFoundError:
+            continue
+        if abandoned:
+            shutil.rmtree(partial, ignore_errors=True)

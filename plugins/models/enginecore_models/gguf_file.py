@@ -1,0 +1,181 @@
+"""A GGUF file, read with the `gguf` package: configuration and weights under Hugging Face's names.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gguf import GGMLQuantizationType, GGUFReader
+from gguf.quants import dequantize
+
+from enginecore.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
+
+# general.architecture -> Hugging Face's class. Mistral and SmolLM call themselves "llama" too.
+ARCHITECTURES = {"llama": "LlamaForCausalLM"}
+
+_TENSORS = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+}
+_LAYER_TENSORS = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+# what llama.cpp's converter keeps in a file whose weights are not quantised; the rest is best run in bfloat16
+_NATIVE_DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
+
+
+class GGUFFile:
+    """One memory-mapped GGUF file.
+
+    Raises:
+        ModelError: not a GGUF file, truncated, or of an architecture or tensor type that is not supported.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._reader = GGUFReader(path)
+        # the reader checks nothing but the magic: what else it meets in a damaged file is any of these
+        except (ValueError, IndexError, KeyError, TypeError, OverflowError, OSError, MemoryError) as error:
+            raise ModelError(
+                f"{path} ({path.stat().st_size} bytes) is truncated or not a GGUF file that can be read ({error}): "
+                "download it again"
+            ) from error
+        self._architecture = self._metadata("general.architecture")
+        if self._architecture not in ARCHITECTURES:
+            raise ModelError(
+                f"{path}: GGUF architecture {self._architecture!r} is not supported; supported: "
+                f"{', '.join(ARCHITECTURES)}. Use the model's Hugging Face folder instead"
+            )
+        self._tensors = {self._hf_name(tensor.name): tensor for tensor in self._reader.tensors}
+
+    def config(self) -> dict[str, Any]:
+        """The contents of a Hugging Face config.json."""
+        heads = self._of_architecture("attention.head_count")
+        hidden_size = self._of_architecture("embedding_length")
+        eos = [self._metadata(f"tokenizer.ggml.{name}_token_id", None) for name in ("eos", "eot")]
+        head_dim = self._of_architecture("attention.key_length", hidden_size // heads)
+        self._check_rope(head_dim)
+        return {
+            "architectures": [ARCHITECTURES[self._architecture]],
+            "model_type": self._architecture,
+            "hidden_size": hidden_size,
+            "intermediate_size": self._of_architecture("feed_forward_length"),
+            "num_hidden_layers": self._of_architecture("block_count"),
+            "num_attention_heads": heads,
+            "num_key_value_heads": self._of_architecture("attention.head_count_kv", heads),
+            "head_dim": head_dim,
+            "vocab_size": self.shape("model.embed_tokens.weight")[0],
+            "max_position_embeddings": self._of_architecture("context_length"),
+            "rms_norm_eps": self._of_architecture("attention.layer_norm_rms_epsilon"),
+            "rope_theta": self._of_architecture("rope.freq_base", 10000.0),
+            "rope_scaling": self._rope_scaling(),
+            "tie_word_embeddings": "lm_head.weight" not in self._tensors,
+            "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self._tensors,
+            "mlp_bias": "model.layers.0.mlp.up_proj.bias" in self._tensors,
+            "hidden_act": "silu",
+            "dtype": self._dtype,
+            "eos_token_id": list(dict.fromkeys(token for token in eos if token is not None)) or None,
+            "bos_token_id": self._metadata("tokenizer.ggml.bos_token_id", None),
+        }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Weights in the order of the file, by Hugging Face's names."""
+        return tuple(self._tensors)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a weight as torch has it: GGUF names the innermost dimension first."""
+        if name not in self._tensors:
+            raise ModelError(f"{self._path} holds no {name!r}, nor what it is called in GGUF: download it again")
+        return tuple(int(size) for size in reversed(self._tensors[name].shape))
+
+    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
+        """Each weight dequantised to float32, its layout as in Hugging Face's files, then cast to `dtype`."""
+        import torch
+
+        heads = self._of_architecture("attention.head_count")
+        kv_heads = self._of_architecture("attention.head_count_kv", heads)
+        for name, tensor in self._tensors.items():
+            try:
+                values = dequantize(tensor.data, tensor.tensor_type)
+            except NotImplementedError as error:
+                raise ModelError(
+                    f"{self._path}: {tensor.name!r} is stored as {tensor.tensor_type.name}, which the gguf package "
+                    "cannot dequantise; use a file in another quantisation, e.g. Q8_0 or Q4_K_M"
+                ) from error
+            if ".q_proj." in name:
+                values = _unpermute(values, heads)
+            elif ".k_proj." in name:
+                values = _unpermute(values, kv_heads)
+            # astype copies: the mapped file is read-only, which torch tensors cannot be
+            yield name, torch.from_numpy(values.astype("float32", copy=not values.flags.writeable)).to(dtype)
+
+    @property
+    def _dtype(self) -> str:
+        largest = max(self._reader.tensors, key=lambda tensor: int(tensor.n_elements))
+        return _NATIVE_DTYPES.get(largest.tensor_type, "bfloat16")
+
+    def _metadata(self, key: str, *default: Any) -> Any:
+        field = self._reader.get_field(key)
+        if field is not None:
+            return field.contents()
+        if default:
+            return default[0]
+        raise ModelError(f"{self._path} has no metadata {key!r}, so it cannot be loaded: convert the model again")
+
+    def _of_architecture(self, key: str, *default: Any) -> Any:
+        return self._metadata(f"{self._architecture}.{key}", *default)
+
+    def _hf_name(self, name: str) -> str:
+        stem, _, suffix = name.rpartition(".")
+        mapped = _TENSORS.get(stem)
+        if stem.startswith("blk."):
+            _, layer, kind = stem.split(".", 2)
+            mapped = f"model.layers.{layer}.{_LAYER_TENSORS[kind]}" if kind in _LAYER_TENSORS else None
+        if mapped is None or suffix not in ("weight", "bias"):
+            raise ModelError(
+                f"{self._path}: tensor {name!r} does not belong to a {ARCHITECTURES[self._architecture]}, so the file "
+                "needs what is not supported; use the model's Hugging Face folder instead"
+            )
+        return f"{mapped}.{suffix}"
+
+    def _check_rope(self, head_dim: int) -> None:
+        rotated = self._of_architecture("rope.dimension_count", head_dim)
+        if rotated != head_dim:
+            raise ModelError(
+                f"{self._path}: rope.dimension_count = {rotated} of head_dim = {head_dim}: a rotary embedding of a "
+                "part of the head is not supported"
+            )
+
+    def _rope_scaling(self) -> dict[str, Any] | None:
+        kind = self._of_architecture("rope.scaling.type", "none")
+        if kind == "none":
+            return None
+        scaling = {"rope_type": kind, "factor": self._of_architecture("rope.scaling.factor")}
+        original = self._of_architecture("rope.scaling.original_context_length", None)
+        return scaling if original is None else {**scaling, "original_max_position_embeddings": original}
+
+
+def _unpermute(values: Any, heads: int) -> Any:
+    """Undo llama.cpp's order of query and key rows: it interleaves the two halves that the rotary embedding pairs.
+
+    Shape: (heads * head_dim, ...), unchanged.
+    """
+    pairs = values.reshape(heads, values.shape[0] // heads // 2, 2, *values.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(values.shape)

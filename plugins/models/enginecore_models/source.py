@@ -1,0 +1,102 @@
+"""ModelSource: a model's configuration and its stream of weights. `find_model` finds one by name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from enginecore.errors import ModelError
+from enginecore_models.checkpoint import Checkpoint
+from enginecore_models.config import ModelConfig, read_config
+from enginecore_models.conversion import ConvertedGGUF, is_gguf
+from enginecore_models.location import MODEL_FILES, locate
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ModelSource(Protocol):
+    """A model that was found, its weights not read yet."""
+
+    @property
+    def name(self) -> str:
+        """As the user named it."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The folder or GGUF file."""
+        ...
+
+    @property
+    def config(self) -> ModelConfig:
+        """What the model says about itself."""
+        ...
+
+    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
+        """Every weight once, in any order: Hugging Face's name and layout, on the CPU, cast to `dtype`.
+
+        A tensor may be a private mapping of the file: reading it is what loads it. The stream holds one tensor at a
+        time, so a caller that copies or moves each before it asks for the next never has the model twice.
+
+        Raises:
+            ModelError: a file is truncated or holds what is not supported; names the file and the tensor.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """A Hugging Face folder: config.json and safetensors, sharded or not."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        return read_config(self.path, self._checkpoint.dtype)
+
+    @cached_property
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self.path)
+
+    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
+        return self._checkpoint.weights(dtype)
+
+
+@dataclass(frozen=True)
+class GGUFSource:
+    """A GGUF file, read through the converted copy in the user's cache."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        return self._converted.config()
+
+    @cached_property
+    def _converted(self) -> ConvertedGGUF:
+        return ConvertedGGUF(self.path)
+
+    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
+        return self._converted.weights(dtype)
+
+
+def find_model(model: str) -> ModelSource:
+    """Find a model by folder, GGUF file, hub id ("org/name") or the name "smollm2-135m".
+
+    Raises:
+        ModelError: nothing there, or not a model that can be read; says what was tried and what would do.
+    """
+    path = locate(model, MODEL_FILES)
+    source: ModelSource
+    if path.is_dir():
+        source = FolderSource(model, path)
+    elif is_gguf(path):
+        source = GGUFSource(model, path)
+    else:
+        raise ModelError(f"{path} is not a GGUF file (it does not begin with 'GGUF'); give a GGUF file or a folder")
+    _ = source.config  # what is missing or broken is said now, not when the weights are wanted
+    return source
