@@ -1,0 +1,52 @@
+"""The engine's invariants as checks through public members. Each raises InvariantError and says what does not hold."""
+
+from enginecore.errors import InvariantError
+from enginecore.interfaces import Executor, KVCacheManager, Scheduler
+from enginecore.messages import SchedulerOutput
+
+
+def check_budget(plan: SchedulerOutput, *, max_num_batched_tokens: int, max_num_seqs: int) -> None:
+    """No step computes more tokens, or for more requests, than it may."""
+    if plan.total_num_scheduled_tokens > max_num_batched_tokens:
+        raise InvariantError(
+            f"step {plan.step}: {plan.total_num_scheduled_tokens} tokens scheduled, "
+            f"max_num_batched_tokens = {max_num_batched_tokens}"
+        )
+    if len(plan.num_scheduled_tokens) > max_num_seqs:
+        raise InvariantError(
+            f"step {plan.step}: {len(plan.num_scheduled_tokens)} requests scheduled, max_num_seqs = {max_num_seqs}"
+        )
+
+
+def check_conservation(scheduler: Scheduler, kv_cache_manager: KVCacheManager) -> None:
+    """Every block is either free or referenced by who holds it, and nobody holds one twice."""
+    scheduler.check_invariants()
+    kv_cache_manager.check_invariants()
+    held = set()
+    for request in scheduler.unfinished_requests:
+        blocks = [block for group in kv_cache_manager.get_block_ids(request) for block in group]
+        if len(blocks) != len(set(blocks)):
+            raise InvariantError(f"request {request.request_id!r} holds a block twice: {blocks}")
+        held.update(blocks)
+    if len(held) + kv_cache_manager.num_free_blocks > kv_cache_manager.num_blocks:
+        raise InvariantError(
+            f"{len(held)} blocks held and {kv_cache_manager.num_free_blocks} free, of {kv_cache_manager.num_blocks}"
+        )
+
+
+def check_quiescence(scheduler: Scheduler, kv_cache_manager: KVCacheManager, executor: Executor) -> None:
+    """When all requests have ended nothing is left of them: no block, no entry in any map, in no worker.
+
+    The executor's workers must answer `get_request_ids`, as the oracle's do.
+    """
+    if scheduler.has_requests() or scheduler.unfinished_requests:
+        left = [request.request_id for request in scheduler.unfinished_requests]
+        raise InvariantError(f"the scheduler is not done; unfinished: {left}")
+    if kv_cache_manager.num_free_blocks != kv_cache_manager.num_blocks:
+        raise InvariantError(
+            f"{kv_cache_manager.num_blocks - kv_cache_manager.num_free_blocks} blocks are still referenced"
+        )
+    for rank, known in enumerate(executor.collective_rpc("get_request_ids")):
+        if known:
+            raise InvariantError(f"worker {rank} still knows {known}")
+    scheduler.check_invariants()
