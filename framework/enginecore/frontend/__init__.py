@@ -1,1 +1,1 @@
-"""Front end."""
+"""Front end: prompts in, text out. Everything here runs outside the engine core."""

@@ -1,0 +1,153 @@
+"""LLMEngine: the synchronous front end. Thin: InputProcessor in, engine core, OutputProcessor out."""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, Unpack
+
+from enginecore.client import make_client
+from enginecore.clock import Clock, RealClock
+from enginecore.errors import EngineCoreError, EngineDeadError
+from enginecore.frontend.input_processor import (
+    EngineInput,
+    InputProcessor,
+    Prompt,
+    RequestFields,
+    check_request_id,
+    derive_seed,
+)
+from enginecore.frontend.output_processor import OutputProcessor
+from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
+from enginecore.frontend.tokenizer import load_tokenizer
+from enginecore.interfaces import EngineCoreClient, Tokenizer
+from enginecore.messages import EngineInfo
+from enginecore.sampling import SamplingParams
+from enginecore.settings import Loaded
+
+
+class LLMEngine:
+    """Adds requests and steps them. Not thread-safe.
+
+        while engine.has_unfinished_requests():
+            for output in engine.step(): ...
+
+    A request id may be used again as soon as its terminal output was returned, or the request was aborted.
+    """
+
+    def __init__(
+        self, client: EngineCoreClient, get_tokenizer: Callable[[], Tokenizer], *, clock: Clock | None = None
+    ) -> None:
+        """`get_tokenizer` is called at most once, by the first request that needs text; `clock` times requests."""
+        self._client = client
+        self._get_tokenizer = functools.cache(get_tokenizer)
+        self._output_processor = OutputProcessor(self._get_tokenizer, clock or RealClock())
+        self._serial = itertools.count()
+        self._num_accepted = 0
+        self._pending: list[RequestOutput] = []
+        self.input_processor = InputProcessor(client.info, self._get_tokenizer)
+
+    @classmethod
+    def from_loaded(cls, loaded: Loaded, *, clock: Clock | None = None) -> Self:
+        """Start an engine with these settings.
+
+        Raises:
+            EngineCoreError: it cannot start; says why.
+        """
+        client = make_client(loaded, clock=clock)
+        return cls(client, functools.partial(load_tokenizer, loaded), clock=clock)
+
+    @property
+    def info(self) -> EngineInfo:
+        """What is in force in the engine core."""
+        return self._client.info
+
+    def get_tokenizer(self) -> Tokenizer:
+        """The tokenizer; loaded when it is first asked for."""
+        return self._get_tokenizer()
+
+    def add_request(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE,
+        **fields: Unpack[RequestFields],
+    ) -> None:
+        """Check and queue a request.
+
+        Raises:
+            InvalidRequestError: it is refused; nothing has changed.
+        """
+        check_request_id(request_id)
+        self.submit(request_id, self.input_processor.process(prompt, params, fields), output_kind)
+
+    def submit(self, request_id: str, engine_input: EngineInput, output_kind: RequestOutputKind) -> None:
+        """Queue a request that `input_processor` has checked.
+
+        Raises:
+            InvalidRequestError: a live request has this id, or the engine core refuses it; nothing has changed.
+        """
+        core_id = f"{request_id}-{next(self._serial)}"
+        request = engine_input.to_request(core_id, derive_seed(self.info.seed, self._num_accepted))
+        self._output_processor.add_request(request_id, core_id, engine_input, output_kind)
+        try:
+            self._client.add_request(request)
+        except BaseException:
+            self._output_processor.discard(request_id)
+            with suppress(EngineCoreError):  # an interrupt may have come after the engine core took it
+                self._client.abort_requests([core_id])
+            raise
+        self._num_accepted += 1
+
+    def abort_request(self, request_ids: str | Iterable[str]) -> None:
+        """End requests; unknown ids are left alone. The next `step` gives their terminal outputs, with reason "abort"."""
+        names = [request_ids] if isinstance(request_ids, str) else request_ids
+        aborted = self._output_processor.abort_requests(names)
+        self._pending += aborted.request_outputs
+        if aborted.core_ids_to_abort:
+            self._client.abort_requests(aborted.core_ids_to_abort)
+
+    def has_unfinished_requests(self) -> bool:
+        """Whether `step` has more to give."""
+        return bool(self._pending) or self._output_processor.num_live > 0
+
+    def step(self) -> list[RequestOutput]:
+        """The next outputs: those that are due already, else those of the engine core's next step.
+
+        Raises:
+            EngineDeadError: the engine core has failed; `__cause__` says why. The next call returns a terminal output
+                with reason "error" for each request that was live.
+        """
+        if not self._pending and self._output_processor.num_live:
+            self._step_engine_core()
+        pending, self._pending = self._pending, []
+        return pending
+
+    def _step_engine_core(self) -> None:
+        try:
+            processed = self._output_processor.process_outputs(self._client.get_output())
+            self._pending += processed.request_outputs
+            if processed.core_ids_to_abort:
+                self._client.abort_requests(processed.core_ids_to_abort)
+        except EngineDeadError as error:
+            self._pending += self._output_processor.fail_requests(str(error))
+            raise
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
+        """Forget all cached blocks. False if requests hold blocks and are not to be reset."""
+        return bool(self._client.call_utility("reset_prefix_cache", reset_running_requests))
+
+    def shutdown(self) -> None:
+        """End the engine core. May be called more than once."""
+        self._client.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()

@@ -1,0 +1,158 @@
+import pytest
+
+from enginecore import SamplingParams
+from enginecore.errors import InvalidRequestError
+from enginecore.frontend.input_processor import MAX_HINTS, InputProcessor, check_request_id, derive_seed
+from enginecore.sampling import PoolingParams
+from tests.frontend.byte_tokenizer import ByteTokenizer
+from tests.frontend.scripted_client import make_info
+
+
+def make(**info):
+    return InputProcessor(make_info(**info), ByteTokenizer)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "token_ids"),
+    [
+        ("Hi", "Hi", [72, 105]),
+        ({"prompt": "Hi"}, "Hi", [72, 105]),
+        ([1, 2], None, [1, 2]),
+        ((1, 2), None, [1, 2]),
+        ({"prompt_token_ids": [1, 2]}, None, [1, 2]),
+        ({"prompt": "shown", "prompt_token_ids": [1, 2]}, "shown", [1, 2]),
+        ({"prompt": None, "prompt_token_ids": [1, 2]}, None, [1, 2]),
+    ],
+)
+def test_a_prompt_may_be_text_token_ids_or_both(prompt, text, token_ids):
+    engine_input = make().process(prompt)
+    assert (engine_input.prompt, engine_input.prompt_token_ids) == (text, token_ids)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "says"),
+    [
+        ("", "the prompt is empty"),
+        ([], "the prompt is empty"),
+        ({"prompt": ""}, "the prompt is empty"),
+        ({"prompt_token_ids": []}, "the prompt is empty"),
+        ({}, 'must hold "prompt" or "prompt_token_ids"'),
+        ({"prompt": "Hi", "promt_token_ids": [1]}, r"unknown: \['promt_token_ids'\]"),
+        ({"prompt": 3}, '"prompt" must be a string, got int'),
+        (b"Hi", "got bytes"),
+        (7, "got int"),
+        ({"prompt_token_ids": "Hi"}, "got str"),
+        ([1, 2.0], "integers, got 2.0 at index 1"),
+        ([True], "integers, got True at index 0"),
+        ([0, -1], r"in \[0, 300\), the vocabulary of scripted; got -1 at index 1"),
+        ([300], r"in \[0, 300\), the vocabulary of scripted; got 300 at index 0"),
+    ],
+)
+def test_what_is_no_prompt_is_refused_in_words(prompt, says):
+    with pytest.raises(InvalidRequestError, match=says):
+        make().process(prompt)
+
+
+@pytest.mark.parametrize(("length", "max_tokens", "given"), [(63, 5, 5), (63, None, 1), (1, None, 63), (64, 0, 0)])
+def test_a_prompt_that_leaves_room_is_accepted_and_max_tokens_filled(length, max_tokens, given):
+    engine_input = make(max_model_len=64).process([1] * length, SamplingParams(max_tokens=max_tokens))
+    assert engine_input.params.max_tokens == given
+
+
+@pytest.mark.parametrize(
+    ("length", "max_tokens", "says"),
+    [
+        (64, 1, r"has 64 tokens and may have 63 \(max_model_len is 64 and one output token"),
+        (65, None, "has 65 tokens and may have 63"),
+        (65, 0, r"has 65 tokens and may have 64 \(max_model_len is 64 and nothing is generated"),
+    ],
+)
+def test_a_prompt_without_room_for_its_output_is_refused_with_both_numbers(length, max_tokens, says):
+    with pytest.raises(InvalidRequestError, match=says):
+        make(max_model_len=64).process([1] * length, SamplingParams(max_tokens=max_tokens))
+
+
+def test_min_tokens_that_cannot_be_reached_are_refused():
+    with pytest.raises(InvalidRequestError, match=r"min_tokens must be an integer in \[0, max_tokens = 4\]"):
+        make(max_model_len=64).process([1] * 60, SamplingParams(max_tokens=None, min_tokens=5))
+
+
+def test_stop_token_ids_must_be_in_the_vocabulary():
+    with pytest.raises(InvalidRequestError, match=r"stop_token_ids must be in \[0, 300\).*got 300"):
+        make().process([1], SamplingParams(stop_token_ids=[299, 300]))
+
+
+def test_default_parameters_are_those_of_sampling_params():
+    assert make().process([1]).params == SamplingParams()
+
+
+@pytest.mark.parametrize("params", [PoolingParams(), {"temperature": 0}, "greedy"])
+def test_other_parameters_are_refused_by_type(params):
+    with pytest.raises(InvalidRequestError, match=f"must be SamplingParams, got {type(params).__name__}"):
+        make().process([1], params)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"priority": "high"}, r"`\$.priority`"),
+        ({"priority": float("nan")}, r"`\$.priority`"),
+        ({"priority": 10**400}, r"`\$.priority`"),
+        ({"deadline": float("inf")}, r"`\$.deadline`"),
+        ({"tenant": None}, r"`\$.tenant`"),
+        ({"tenant": "x" * 257}, r"length <= 256 - at `\$.tenant`"),
+        ({"cache_salt": 3}, r"`\$.cache_salt`"),
+        ({"hints": {"length": "long"}}, r"`\$.hints"),
+        ({"hints": {str(n): 0.0 for n in range(MAX_HINTS + 1)}}, r"length <= 64 - at `\$.hints`"),
+        ({"skip_prefix_cache": 1}, r"`\$.skip_prefix_cache`"),
+        ({"prio": 1}, "has no field 'prio'; there are arrival_time, priority"),
+    ],
+)
+def test_fields_beside_the_prompt_are_typed_and_bounded(fields, says):
+    with pytest.raises(InvalidRequestError, match=says):
+        make().process([1], None, fields)
+
+
+def test_fields_reach_the_engine_core():
+    fields = {"priority": 2, "tenant": "a", "cache_salt": "s", "hints": {"length": 3}, "skip_prefix_cache": True}
+    request = make().process([1, 2], SamplingParams(), {**fields, "deadline": 4.5}).to_request("r-0", seed=11)
+    assert (request.request_id, request.prompt_token_ids, request.params.seed) == ("r-0", [1, 2], 11)
+    assert {name: getattr(request, name) for name in fields} == fields
+    assert (request.deadline, request.arrival_time) == (4.5, None)
+
+
+def test_a_seed_of_its_own_is_kept():
+    assert make().process([1], SamplingParams(seed=5)).to_request("r-0", seed=11).params.seed == 5
+
+
+def test_derived_seeds_are_stable_and_differ():
+    assert derive_seed(0, 0) == 1576848291327681832
+    seeds = [derive_seed(seed, index) for seed in (0, 1, -1) for index in range(100)]
+    assert len(set(seeds)) == 300
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+@pytest.mark.parametrize("request_id", ["", None, 3, "x" * 257])
+def test_request_ids_are_strings_of_bounded_length(request_id):
+    with pytest.raises(InvalidRequestError, match="1 to 256 characters"):
+        check_request_id(request_id)
+
+
+def test_a_conversation_becomes_text_and_token_ids():
+    prompt = make().render_chat([{"role": "user", "content": "Hi"}], variables={"mood": "good"})
+    assert prompt["prompt"] == "<user>Hi\nmood=good\n<assistant>"
+    assert prompt["prompt_token_ids"] == [*b"<user>Hi\nmood=good\n<assistant>"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ([], "at least one message"),
+        ("Hi", "a list of at least one message"),
+        (["Hi"], 'a dict with a "role"'),
+        ([{"content": "Hi"}], 'a dict with a "role"'),
+    ],
+)
+def test_what_is_no_conversation_is_refused(messages, says):
+    with pytest.raises(InvalidRequestError, match=says):
+        make().render_chat(messages, variables={})
