@@ -165,10 +165,12 @@ class TransportContext:
 
     Attributes:
         start_engine_core: Builds the engine core, in the calling process and thread.
+        clock: The engine's clock, where client and engine core share a process.
         shutdown_timeout: Seconds that running requests get when the engine is shut down; 0 ends them at once.
     """
 
     start_engine_core: Callable[[], EngineCoreApi]
+    clock: Clock
     shutdown_timeout: float
 
 

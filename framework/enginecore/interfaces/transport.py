@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
+from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo, FinishReason
 
 
 class EngineCoreApi(Protocol):
@@ -23,11 +23,19 @@ class EngineCoreApi(Protocol):
         ...
 
     def has_requests(self) -> bool:
-        """Whether `step` has anything to do."""
+        """Whether `advance` has anything to do."""
         ...
 
-    def step(self) -> tuple[Mapping[int, EngineCoreOutputs], bool]:
-        """One iteration: outputs by client, and whether a forward pass ran."""
+    def advance(self) -> tuple[Mapping[int, EngineCoreOutputs], bool]:
+        """One iteration: outputs by client, and whether a forward pass was submitted or settled.
+
+        Raises:
+            EngineDeadError: this step or an earlier one failed; `__cause__` says why.
+        """
+        ...
+
+    def finish_all(self, reason: FinishReason) -> Mapping[int, EngineCoreOutputs]:
+        """End all requests; the terminal outputs by client."""
         ...
 
     def call_utility(self, name: str, *args: Any) -> Any:

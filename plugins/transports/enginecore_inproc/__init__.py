@@ -1,1 +1,37 @@
-"""Placeholder."""
+"""The `inproc` transport: engine core and front end share a thread."""
+
+from typing import Any
+
+from enginecore.plugin import Component, ComponentSettings, TransportContext, hookimpl
+
+
+class InprocSettings(ComponentSettings):
+    """Settings of the `inproc` transport.
+
+    Attributes:
+        codec_round_trip: Send every message through the codec, as a transport between processes would. For tests.
+    """
+
+    codec_round_trip: bool = False
+
+
+def make_transport(settings: InprocSettings, context: TransportContext) -> Any:
+    """Factory of the transport."""
+    from enginecore_inproc.transport import InprocTransport
+
+    return InprocTransport(settings.codec_round_trip, context)
+
+
+@hookimpl
+def enginecore_components() -> list[Component]:
+    """What this plugin offers."""
+    return [
+        Component(
+            kind="transport",
+            name="inproc",
+            factory=make_transport,
+            settings=InprocSettings,
+            capabilities=frozenset({"sync"}),
+            summary="No process, no thread, no loop: `get_output()` runs a step.",
+        )
+    ]

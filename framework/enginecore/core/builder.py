@@ -1,0 +1,131 @@
+"""From settings and registry to a running engine core."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from enginecore.clock import Clock
+from enginecore.core.engine_core import EngineCore
+from enginecore.core.limits import Limits, check_capabilities, find_limits
+from enginecore.core.reporting import Reporter
+from enginecore.errors import EngineCoreError, PluginError
+from enginecore.interfaces import Executor, ModelInfo
+from enginecore.messages import EngineInfo
+from enginecore.plugin import (
+    KINDS,
+    Component,
+    ExecutorContext,
+    Kind,
+    KVCacheManagerContext,
+    SchedulerContext,
+)
+from enginecore.settings import EngineSettings, Loaded
+
+
+def build_engine_core(loaded: Loaded, clock: Clock) -> EngineCore:
+    """Load the model, size the KV cache, and put the chosen components together.
+
+    Raises:
+        EngineCoreError: the model, a component or the combination cannot work; says why. Nothing is left running.
+    """
+    components = {kind: loaded.registry.get(kind, loaded.settings.component(kind).use) for kind in KINDS}
+    executor: Executor = _build(components["executor"], loaded, _executor_context(loaded.settings, clock))
+    try:
+        return _assemble(loaded, components, executor, clock)
+    except BaseException:
+        executor.shutdown()
+        raise
+
+
+def build_component(component: Component, settings: Any, context: Any) -> Any:
+    """Call a component's factory.
+
+    Raises:
+        EngineCoreError: raised by the factory on purpose.
+        PluginError: anything else that it raises; names the component.
+    """
+    try:
+        return component.factory(settings, context)
+    except EngineCoreError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{component.kind} {component.name!r} cannot be built: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _build(component: Component, loaded: Loaded, context: Any) -> Any:
+    return build_component(component, loaded.settings.component(component.kind).settings, context)
+
+
+def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Executor, clock: Clock) -> EngineCore:
+    specs, model = executor.get_kv_cache_specs(), executor.model_info
+    limits = find_limits(loaded.settings, model, specs, executor.determine_available_memory())
+    check_capabilities(components, executor.capabilities, limits)
+    executor.initialize_from_config(limits.kv_cache)
+    manager = _build(
+        components["kv_cache_manager"],
+        loaded,
+        KVCacheManagerContext(config=limits.kv_cache, enable_prefix_caching=limits.enable_prefix_caching, clock=clock),
+    )
+    scheduler = _build(
+        components["scheduler"],
+        loaded,
+        SchedulerContext(
+            max_num_seqs=limits.max_num_seqs,
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_model_len=limits.max_model_len,
+            enable_chunked_prefill=limits.enable_chunked_prefill,
+            kv_cache_manager=manager,
+            executor=executor.capabilities,
+            clock=clock,
+        ),
+    )
+    return EngineCore(
+        info=_info(loaded.settings, components, executor, model, limits),
+        scheduler=scheduler,
+        executor=executor,
+        reporter=Reporter(loaded.registry.observers, scheduler, clock),
+        clock=clock,
+        check_invariants=loaded.settings.debug.check_invariants,
+    )
+
+
+def _executor_context(settings: EngineSettings, clock: Clock) -> ExecutorContext:
+    asked = settings.max_model_len
+    return ExecutorContext(
+        model=settings.model,
+        dtype=settings.dtype,
+        device=settings.device,
+        max_model_len=asked if isinstance(asked, int) else None,
+        block_size=settings.block_size,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        seed=settings.seed,
+        clock=clock,
+    )
+
+
+def _info(
+    settings: EngineSettings,
+    components: Mapping[Kind, Component],
+    executor: Executor,
+    model: ModelInfo,
+    limits: Limits,
+) -> EngineInfo:
+    return EngineInfo(
+        model=model.name,
+        max_model_len=limits.max_model_len,
+        vocab_size=model.vocab_size,
+        eos_token_ids=list(model.eos_token_ids),
+        num_blocks=limits.kv_cache.num_blocks,
+        block_size=limits.kv_cache.block_size,
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        enable_prefix_caching=limits.enable_prefix_caching,
+        enable_chunked_prefill=limits.enable_chunked_prefill,
+        max_concurrent_batches=executor.capabilities.max_concurrent_batches,
+        components={kind: component.name for kind, component in components.items()},
+        seed=settings.seed,
+        dtype=model.dtype,
+        device=model.device,
+    )

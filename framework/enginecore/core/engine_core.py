@@ -1,0 +1,264 @@
+"""EngineCore: one scheduler, one executor, and the steps between them."""
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from enginecore.clock import Clock
+from enginecore.core.admission_checks import checked_params
+from enginecore.core.reporting import Reporter
+from enginecore.core.utilities import Utilities
+from enginecore.errors import EngineDeadError, InvariantError, StepError
+from enginecore.interfaces import Executor, Outputs, Scheduler
+from enginecore.messages import (
+    EngineCoreOutputs,
+    EngineCoreRequest,
+    EngineInfo,
+    FinishReason,
+    GrammarOutput,
+    ModelRunnerOutput,
+    SchedulerOutput,
+)
+from enginecore.request import Request
+
+logger = logging.getLogger(__name__)
+
+StepResult = tuple[Mapping[int, EngineCoreOutputs], bool]
+
+
+class Submitted(NamedTuple):
+    """A step in flight.
+
+    Attributes:
+        scheduled: Its plan.
+        running: The executor's future.
+        grammar: Bitmasks for sampling it, if any request is constrained.
+        started: Seconds on the engine's clock when it was scheduled.
+        depth: Batches in flight when it was submitted, itself included.
+    """
+
+    scheduled: SchedulerOutput
+    running: "Future[ModelRunnerOutput | None]"
+    grammar: GrammarOutput | None
+    started: float
+    depth: int
+
+
+class EngineCore:
+    """Runs requests, step by step, on the caller's thread. Fills `EngineCoreApi`; built by `build_engine_core`."""
+
+    def __init__(
+        self,
+        *,
+        info: EngineInfo,
+        scheduler: Scheduler,
+        executor: Executor,
+        reporter: Reporter,
+        clock: Clock,
+        check_invariants: bool = False,
+    ) -> None:
+        self.info = info
+        self.scheduler = scheduler
+        self.executor = executor
+        self.max_concurrent_batches = executor.capabilities.max_concurrent_batches
+        self._reporter = reporter
+        self._clock = clock
+        self._checks = check_invariants
+        self._utilities = Utilities(scheduler, executor)
+        self._arrivals = itertools.count()
+        self._aborts: SimpleQueue[list[str]] = SimpleQueue()
+        self._in_flight: deque[Submitted] = deque()
+        self._failure: BaseException | None = None
+        executor.register_failure_callback(self._fail)
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def add_request(self, request: EngineCoreRequest) -> None:
+        """Accept a request. What the scheduler refuses ends by an output with reason ERROR.
+
+        Raises:
+            InvalidRequestError: it can never run, or its id is taken; says why.
+            EngineDeadError: the engine has failed.
+        """
+        self._check_alive()
+        self._process_aborts()  # an id is free again once its abort was asked for
+        params = checked_params(request, self.info)
+        accepted = Request(
+            request,
+            params,
+            arrival_number=next(self._arrivals),
+            arrival_time=self._clock.now() if request.arrival_time is None else request.arrival_time,
+            max_model_len=self.info.max_model_len,
+            eos_token_ids=self.info.eos_token_ids,
+        )
+        self.scheduler.add_request(accepted)
+        self._reporter.added(accepted)
+
+    def abort_requests(self, request_ids: Iterable[str]) -> None:
+        """End requests without a word; unknown ones are left alone. From any thread: takes effect before the
+        outputs of a step that is running are processed.
+        """
+        self._aborts.put(list(request_ids))
+
+    def finish_all(self, reason: FinishReason) -> Mapping[int, EngineCoreOutputs]:
+        """End all requests; their terminal outputs by client."""
+        self._process_aborts()
+        self.scheduler.finish_requests([request.request_id for request in self.scheduler.unfinished_requests], reason)
+        return self._outputs(self.scheduler.take_outputs())
+
+    def has_requests(self) -> bool:
+        """Whether `advance` has anything to do."""
+        return bool(self._in_flight) or not self._aborts.empty() or self.scheduler.has_requests()
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def advance(self) -> StepResult:
+        """One iteration, with as many batches in flight as the executor takes.
+
+        Raises:
+            EngineDeadError: this one or an earlier one failed; `__cause__` says why.
+        """
+        self._check_alive()
+        try:
+            return self.step() if self.max_concurrent_batches == 1 else self.step_with_batch_queue()
+        except Exception as error:
+            self._fail(error)
+            raise EngineDeadError(f"the engine core has failed: {error}") from error
+
+    def step(self) -> StepResult:
+        """Schedule, execute, settle: one batch at a time."""
+        self._process_aborts()
+        submitted = self._submit()
+        if submitted is None:
+            return self._idle()
+        output = self._result(submitted)
+        self._process_aborts()
+        return self._settle(submitted, output)
+
+    def step_with_batch_queue(self) -> StepResult:
+        """The same with several batches in flight: fill the queue first, then wait for the oldest."""
+        self._process_aborts()
+        if len(self._in_flight) < self.max_concurrent_batches and (submitted := self._submit()):
+            self._in_flight.append(submitted)
+            if len(self._in_flight) < self.max_concurrent_batches:
+                return self._outputs(self.scheduler.take_outputs()), True
+        if not self._in_flight:
+            return self._idle()
+        oldest = self._in_flight.popleft()
+        output = self._result(oldest)
+        self._process_aborts()
+        return self._settle(oldest, output)
+
+    def _submit(self) -> Submitted | None:
+        """Plan a step and hand it to the executor; None if there is nothing to run."""
+        started = self._clock.now()
+        scheduled = self.scheduler.schedule()
+        if self._checks:
+            self._check_plan(scheduled)
+        if scheduled.is_empty:
+            return None
+        running = self.executor.execute_model(scheduled)
+        grammar = self.scheduler.get_grammar_bitmask(scheduled)
+        return Submitted(scheduled, running, grammar, started, len(self._in_flight) + 1)
+
+    def _result(self, submitted: Submitted) -> ModelRunnerOutput:
+        """Wait for a step, and have it sampled if the executor wants to be asked."""
+        scheduled, running, grammar, _, _ = submitted
+        try:
+            output = self._await(running)
+            return output if output is not None else self._await(self.executor.sample_tokens(scheduled.step, grammar))
+        except Exception as error:
+            raise StepError(f"{_describe(scheduled)} failed: {type(error).__name__}: {error}") from error
+
+    def _await(self, running: "Future[Any]") -> Any:
+        self._clock.wait(running)
+        return running.result()
+
+    def _settle(self, submitted: Submitted, output: ModelRunnerOutput) -> StepResult:
+        outputs = self.scheduler.update_from_output(submitted.scheduled, output)
+        if self._checks:
+            self.scheduler.check_invariants()
+        self._reporter.step_settled(submitted.scheduled, submitted.started, submitted.depth)
+        return self._outputs(outputs), True
+
+    def _idle(self) -> StepResult:
+        """Nothing ran. That is progress only if somebody was told something, or nobody is left."""
+        outputs = self.scheduler.take_outputs()
+        stuck = self.scheduler.unfinished_requests
+        if stuck and not outputs:
+            first = next(iter(stuck))
+            stats = self.scheduler.get_stats()
+            raise InvariantError(
+                f"no progress: scheduler {self.info.components['scheduler']!r} schedules nothing although {len(stuck)} "
+                f"requests are unfinished and none is in flight; the first is {first!r}; {stats.num_free_blocks} of "
+                f"{stats.num_blocks} blocks are free, max_num_batched_tokens = {self.info.max_num_batched_tokens}, "
+                f"max_num_seqs = {self.info.max_num_seqs}"
+            )
+        return self._outputs(outputs), False
+
+    def _outputs(self, outputs: Outputs) -> Mapping[int, EngineCoreOutputs]:
+        self._reporter.emitted(outputs)
+        now = self._clock.now()
+        return {client: EngineCoreOutputs(outputs=due, timestamp=now) for client, due in outputs.items()}
+
+    def _process_aborts(self) -> None:
+        while True:
+            try:
+                request_ids = self._aborts.get_nowait()
+            except Empty:
+                return
+            self.scheduler.abort_requests(request_ids)
+            self._reporter.aborted(request_ids)
+
+    def _check_plan(self, scheduled: SchedulerOutput) -> None:
+        """Budget, as of `debug.check_invariants`, and the scheduler's own books."""
+        tokens, requests = scheduled.total_num_scheduled_tokens, len(scheduled.num_scheduled_tokens)
+        if tokens > self.info.max_num_batched_tokens or requests > self.info.max_num_seqs:
+            raise InvariantError(
+                f"step {scheduled.step} schedules {tokens} tokens of {requests} requests, above max_num_batched_tokens"
+                f" = {self.info.max_num_batched_tokens} or max_num_seqs = {self.info.max_num_seqs}"
+            )
+        self.scheduler.check_invariants()
+
+    # -- control ---------------------------------------------------------------------------------------------------
+
+    def call_utility(self, name: str, *args: Any) -> Any:
+        """A control call; see `Utilities` for the names.
+
+        Raises:
+            InvalidRequestError: no such utility, or wrong arguments.
+            EngineDeadError: the engine has failed.
+        """
+        self._check_alive()
+        return self._utilities.call(name, *args)
+
+    def shutdown(self) -> None:
+        """Release the executor. May be called more than once."""
+        if self._failure is None:
+            self._failure = EngineDeadError("the engine core was shut down")
+        self._in_flight.clear()
+        self.executor.shutdown()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+
+    def _check_alive(self) -> None:
+        if self._failure is not None:
+            raise EngineDeadError(f"the engine core is dead: {self._failure}") from self._failure
+
+
+def _describe(scheduled: SchedulerOutput, most: int = 20) -> str:
+    """What was scheduled, by ids and counts. Never a prompt."""
+    counts = scheduled.num_scheduled_tokens
+    shown = ", ".join(f"{request_id!r}: {tokens}" for request_id, tokens in itertools.islice(counts.items(), most))
+    more = f" and {len(counts) - most} more" if len(counts) > most else ""
+    return (
+        f"step {scheduled.step} ({scheduled.total_num_scheduled_tokens} tokens of {len(counts)} requests: "
+        f"{shown}{more}; {len(scheduled.new_requests)} new, {len(scheduled.finished_ids)} finished, "
+        f"{len(scheduled.preempted_ids)} preempted)"
+    )
