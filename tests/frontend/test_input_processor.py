@@ -105,7 +105,7 @@ def test_other_parameters_are_refused_by_type(params):
         ({"hints": {"length": "long"}}, r"`\$.hints"),
         ({"hints": {str(n): 0.0 for n in range(MAX_HINTS + 1)}}, r"length <= 64 - at `\$.hints`"),
         ({"skip_prefix_cache": 1}, r"`\$.skip_prefix_cache`"),
-        ({"prio": 1}, "has no field 'prio'; there are arrival_time, priority"),
+        ({"prio": 1}, "has no field 'prio'; there are arrival_time, tenant"),
     ],
 )
 def test_fields_beside_the_prompt_are_typed_and_bounded(fields, says):

@@ -103,7 +103,7 @@ class LLMEngine:
         self._num_accepted += 1
 
     def abort_request(self, request_ids: str | Iterable[str]) -> None:
-        """End requests; unknown ids are left alone. The next `step` gives their terminal outputs, with reason "abort"."""
+        """End requests; unknown ids are left alone. The next `step` gives terminal outputs with reason "abort"."""
         names = [request_ids] if isinstance(request_ids, str) else request_ids
         aborted = self._output_processor.abort_requests(names)
         self._pending += aborted.request_outputs
