@@ -1,0 +1,153 @@
+"""Reading the settings: once for `plugins.*`, then with one typed table per component that was loaded."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from enginecore.errors import ConfigurationError
+from enginecore.plugin import Component
+from enginecore.registry import Registry
+from enginecore.settings.model import TABLES, ComponentTable, EngineSettings, PluginSettings, settings_model
+from enginecore.settings.problems import (
+    Problem,
+    configuration_error,
+    explain_unknown,
+    problems_of,
+    problems_of_choice,
+)
+from enginecore.settings.sources import (
+    Layer,
+    Layers,
+    Values,
+    arguments_layer,
+    environment_layer,
+    file_layer,
+    overlay,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, the registry that they were read with, and where each value came from.
+
+    Attributes:
+        settings: All of them.
+        registry: The plugins that `settings.plugins` lets in, and the components given as objects.
+        sources: By dotted key: "argument", "environment ENGINECORE_X", "file PATH" or "default".
+    """
+
+    settings: EngineSettings
+    registry: Registry
+    sources: Mapping[str, str]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain JSON-able data, from which `restore_settings` makes this again in another process.
+
+        Raises:
+            PluginError: a component given as an object cannot be imported there.
+            ConfigurationError: a plugin's settings hold a value that plain data cannot.
+        """
+        plain = self.settings.model_dump(mode="json")
+        if settings_model(self.registry).model_validate(plain).model_dump() != self.settings.model_dump():
+            raise ConfigurationError(
+                "the settings of a component do not survive as plain data, so they cannot be sent to another process; "
+                "its settings model must use types that pydantic can write as JSON and read again"
+            )
+        return {"settings": plain, "registry": self.registry.spec(), "sources": dict(self.sources)}
+
+
+def restore_settings(plain: Mapping[str, Any]) -> Loaded:
+    """What `Loaded.to_plain` was called on, in this process. Reads neither environment nor files.
+
+    Raises:
+        PluginError: this process does not have the same plugins.
+    """
+    registry = Registry.from_spec(plain["registry"])
+    settings = settings_model(registry).model_validate(plain["settings"])
+    return Loaded(settings, registry, plain["sources"])
+
+
+def load_settings(
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    config_file: str | Path | None = None,
+    components: Iterable[Component | str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read the settings: `arguments` over the environment over the file over defaults.
+
+    Args:
+        arguments: Nested dicts, or dotted keys such as "scheduler.use", which go on top. A value of None is a value.
+        config_file: TOML, YAML or JSON.
+        components: More components than those of plugins, as for `Registry.with_components`.
+        environ: Instead of `os.environ`.
+
+    Raises:
+        ConfigurationError: what is wrong, all of it: each with its key, value, source, and what would be right.
+        PluginError: one of `components` breaks a rule.
+    """
+    environment = dict(os.environ if environ is None else environ)
+    given = arguments_layer(arguments or {})
+    file = Layer({}, {}) if config_file is None else file_layer(Path(config_file))
+
+    plugins = _read_plugins(Layers((given, environment_layer(environment, EngineSettings), file)))
+    registry = Registry.discover(plugins.allow, plugins.block).with_components(components)
+    model = settings_model(registry)
+    layers = Layers((given, environment_layer(environment, model), file))
+    settings = _read_all(layers, model, registry)
+    sources = {".".join(path): layers.origin(path) for path in _leaves(settings.model_dump(), ())}
+    return Loaded(settings, registry, sources)
+
+
+class _FirstPass(BaseModel):
+    plugins: PluginSettings = PluginSettings()
+
+
+def _read_plugins(layers: Layers) -> PluginSettings:
+    """First pass. Nothing is imported on behalf of settings whose top level is wrong."""
+    values = layers.values
+    unknown = [str(key) for key in values if key not in EngineSettings.model_fields]
+    problems = [Problem((key,), explain_unknown((key,), values, EngineSettings)) for key in unknown]
+    try:
+        first = _FirstPass.model_validate(values)
+    except ValidationError as error:
+        raise configuration_error([*problems, *problems_of(error, values, EngineSettings)], layers) from None
+    if problems:
+        raise configuration_error(problems, layers)
+    return first.plugins
+
+
+def _read_all(layers: Layers, model: type[EngineSettings], registry: Registry) -> EngineSettings:
+    """Second pass, with the types of all components."""
+    values = layers.values
+    problems = problems_of_choice(registry, values)
+    try:
+        settings = model.model_validate(_with_chosen_tables(values, model))
+    except ValidationError as error:
+        raise configuration_error([*problems, *problems_of(error, values, model, registry)], layers) from None
+    if problems:
+        raise configuration_error(problems, layers)
+    return settings
+
+
+def _with_chosen_tables(values: Values, model: type[EngineSettings]) -> Values:
+    """A component that is chosen has a table, if need be an empty one: so its required settings are missed."""
+    for table in TABLES.values():
+        fields = cast(type[ComponentTable], model.model_fields[table].annotation).model_fields
+        given = values.get(table, {})
+        name = given.get("use", fields["use"].default) if isinstance(given, Mapping) else None
+        if name in fields and name != "use":
+            values = overlay({table: {name: {}}}, values)
+    return values
+
+
+def _leaves(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key)

@@ -1,0 +1,248 @@
+"""Where settings come from: keyword arguments, the environment and a file, each as one `Layer`."""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from enginecore.errors import ConfigurationError
+
+ENVIRONMENT_PREFIX = "ENGINECORE_"
+_DELIMITER = "__"
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one source says.
+
+    Attributes:
+        values: Nested: one dict per table.
+        labels: Where it says so, by dotted key; a key stands for all below it, "" for everything.
+    """
+
+    values: Values
+    labels: Mapping[str, str]
+
+    def holds(self, path: Sequence[str]) -> bool:
+        """Whether the value at `path` was given here, by itself or as a part of something."""
+        value: Any = self.values
+        for key in path:
+            if not isinstance(value, Mapping):
+                return True
+            if key not in value:
+                return False
+            value = value[key]
+        return True
+
+    def label(self, path: Sequence[str]) -> str:
+        """Where the value at `path` was given."""
+        keys = [".".join(path[:n]) for n in range(len(path), -1, -1)]
+        exact = next((self.labels[key] for key in keys if key in self.labels), None)
+        below = [label for key, label in self.labels.items() if key.startswith(f"{keys[0]}.")]
+        return exact or " and ".join(below)
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """All sources of one reading, the strongest first."""
+
+    ordered: tuple[Layer, ...]
+
+    @property
+    def values(self) -> Values:
+        """What they say together; tables are merged key by key."""
+        merged: Values = {}
+        for layer in reversed(self.ordered):
+            merged = overlay(merged, layer.values)
+        return merged
+
+    def origin(self, path: Sequence[str]) -> str:
+        """Where the value at `path` comes from: the label of the strongest layer that has it, or "default"."""
+        return next((layer.label(path) for layer in self.ordered if layer.holds(path)), "default")
+
+
+def overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> Values:
+    """`low` with what `high` says on top; tables are merged key by key."""
+    merged = dict(low)
+    for key, value in high.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            value = overlay(below, value)
+        merged[key] = value
+    return merged
+
+
+def nested(path: Sequence[str], value: Any) -> Values:
+    """Tables down to one value."""
+    for key in reversed(path[1:]):
+        value = {key: value}
+    return {path[0]: value}
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def arguments_layer(arguments: Mapping[str, Any]) -> Layer:
+    """Keyword arguments: nested dicts, or dotted keys, which go on top of the nested ones."""
+    values: Values = {key: value for key, value in arguments.items() if "." not in key}
+    for key, value in arguments.items():
+        if "." in key:
+            values = overlay(values, nested(key.split("."), value))
+    return Layer(values, {"": "argument"})
+
+
+def parse_overrides(overrides: Iterable[str]) -> Values:
+    """Turn `--set` texts such as "scheduler.use=priority" into arguments for `load_settings`.
+
+    A value is text that the setting's own type reads. Lists, tables and quoted strings are read as TOML or JSON;
+    `null` is None.
+
+    Raises:
+        ConfigurationError: no `=`, no key, or a list, table or string that does not end.
+    """
+    values: Values = {}
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if not separator or not all(part.strip() for part in key.split(".")):
+            raise ConfigurationError(f"--set {override!r}: write KEY=VALUE, for example --set scheduler.use=fcfs")
+        values[key.strip()] = _parse_value(override, text.strip())
+    return values
+
+
+def _parse_value(override: str, text: str) -> Any:
+    if text == "null":
+        return None
+    if not text.startswith(("[", "{", '"', "'")):
+        return text
+    for parse in (json.loads, lambda text: tomllib.loads(f"value = {text}")["value"]):
+        try:
+            return parse(text)
+        except ValueError:
+            continue
+    raise ConfigurationError(f"--set {override!r}: {text!r} is neither a TOML nor a JSON value")
+
+
+# -- environment -----------------------------------------------------------------------------------
+
+
+def environment_layer(environ: Mapping[str, str], model: type[BaseSettings]) -> Layer:
+    """Variables such as ENGINECORE_SCHEDULER__USE. Names that match nothing are kept, for the error."""
+    labels: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    for name, text in environ.items():
+        if name.upper().startswith(ENVIRONMENT_PREFIX):
+            key = ".".join(_matching_keys(name[len(ENVIRONMENT_PREFIX) :].split(_DELIMITER), model))
+            labels[key] = f"environment {name}"
+            texts[key] = text
+    values = _Texts(model, texts)()
+    for key, text in texts.items():
+        if key.partition(".")[0] not in model.model_fields:
+            values = overlay(values, nested(key.split("."), text))
+    return Layer(values, labels)
+
+
+class _Texts(EnvSettingsSource):
+    """pydantic-settings' reading of texts by the type of their setting, for texts that have dotted names."""
+
+    def __init__(self, model: type[BaseSettings], texts: Mapping[str, str]) -> None:
+        super().__init__(model, case_sensitive=True, env_prefix="", env_nested_delimiter=".")
+        self.env_vars = texts
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """A list or table from JSON. What is no JSON stays text, so that its setting can refuse it by name."""
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+def _matching_keys(words: Sequence[str], model: type[BaseModel] | None) -> list[str]:
+    """The keys that words of a variable's name stand for: the environment knows neither case nor dashes."""
+    keys: list[str] = []
+    for word in words:
+        fields = {} if model is None else model.model_fields
+        key = next((name for name in fields if _folded(name) == _folded(word)), word.lower())
+        keys.append(key)
+        model = model_of(fields[key].annotation) if key in fields else None
+    return keys
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def model_of(annotation: Any) -> type[BaseModel] | None:
+    """The model that a table's annotation holds, also as `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(model_of, get_args(annotation))), None)
+
+
+# -- file ------------------------------------------------------------------------------------------
+
+
+def file_layer(path: Path) -> Layer:
+    """A TOML, YAML or JSON file, by its suffix.
+
+    Raises:
+        ConfigurationError: missing, unreadable, malformed, or of another suffix; names file and line.
+    """
+    parse = _PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise ConfigurationError(f"config file {path}: the suffix must be one of {', '.join(_PARSERS)}")
+    try:
+        values = parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"config file {path} cannot be read: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"config file {path} is malformed: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"config file {path} must hold a table of settings, not {type(values).__name__}")
+    return Layer(values, {"": f"file {path}"})
+
+
+def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    values: dict[Any, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise ValueError(f"key {key!r} is there twice")
+        values[key] = value
+    return values
+
+
+def _parse_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+class _YamlLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, except that a key that is there twice is an error, as in TOML."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for n, key in enumerate(keys):
+            if key in keys[:n]:
+                mark = node.value[n][0].start_mark
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is there twice", mark)
+        return super().construct_mapping(node, deep)
+
+
+def _parse_yaml(text: str) -> Any:
+    values = yaml.load(text, _YamlLoader)  # a safe loader
+    return {} if values is None else values
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    ".toml": tomllib.loads,
+    ".yaml": _parse_yaml,
+    ".yml": _parse_yaml,
+    ".json": _parse_json,
+}
