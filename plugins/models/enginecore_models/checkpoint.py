@@ -149,4 +149,4 @@ def write_safetensors(
     with file.open("wb") as stream:
         stream.write(len(encoded).to_bytes(8, "little") + encoded)
         for _, tensor in weights:
-            stream.write(memoryview(tensor.view(torch.uint8).numpy()))
+            tensor.view(torch.uint8).numpy().tofile(stream)

@@ -34,8 +34,8 @@ def locate(name: str, hub_files: Sequence[str]) -> Path:
     if _HUB_ID.fullmatch(name) and not name.endswith((".gguf", ".json", ".safetensors")):
         return _snapshot(name, hub_files)
     raise ModelError(
-        f"no model {name!r}: there is no such file or folder (looked in {Path.cwd()}), it is not a hub id of the form "
-        f"'org/name', and the known names are {', '.join(PACKAGED)}{_close_names(path)}"
+        f"{name!r} is not found: there is no such file or folder (looked in {Path.cwd()}), it is not a hub id of the "
+        f"form 'org/name', and the known names are {', '.join(PACKAGED)}{_close_names(path)}"
     )
 
 
@@ -61,8 +61,8 @@ def _snapshot(hub_id: str, files: Sequence[str]) -> Path:
     except Exception as error:
         offline = ", and HF_HUB_OFFLINE forbids to download it" if constants.HF_HUB_OFFLINE else ""
         raise ModelError(
-            f"no model {hub_id!r}: there is no such folder (looked in {Path.cwd()}), and as a hub id it is not in the "
-            f"cache {constants.HF_HUB_CACHE}{offline} ({type(error).__name__}: {error}). Check the name, run `hf "
+            f"{hub_id!r} is not found: there is no such folder (looked in {Path.cwd()}), and as a hub id it is not in "
+            f"the cache {constants.HF_HUB_CACHE}{offline} ({type(error).__name__}: {error}). Check the name, run `hf "
             f"download {hub_id}` where the network can be reached, or give a folder or a GGUF file"
         ) from error
 

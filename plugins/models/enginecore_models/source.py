@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,36 +51,24 @@ class FolderSource:
 
     name: str
     path: Path
-
-    @cached_property
-    def config(self) -> ModelConfig:
-        return read_config(self.path, self._checkpoint.dtype)
-
-    @cached_property
-    def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(self.path)
+    config: ModelConfig
+    checkpoint: Checkpoint
 
     def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
-        return self._checkpoint.weights(dtype)
+        return self.checkpoint.weights(dtype)
 
 
 @dataclass(frozen=True)
 class GGUFSource:
-    """A GGUF file, read through the converted copy in the user's cache."""
+    """A GGUF file, read through its converted copy in the user's cache."""
 
     name: str
     path: Path
-
-    @cached_property
-    def config(self) -> ModelConfig:
-        return self._converted.config()
-
-    @cached_property
-    def _converted(self) -> ConvertedGGUF:
-        return ConvertedGGUF(self.path)
+    config: ModelConfig
+    converted: ConvertedGGUF
 
     def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
-        return self._converted.weights(dtype)
+        return self.converted.weights(dtype)
 
 
 def find_model(model: str) -> ModelSource:
@@ -91,12 +78,10 @@ def find_model(model: str) -> ModelSource:
         ModelError: nothing there, or not a model that can be read; says what was tried and what would do.
     """
     path = locate(model, MODEL_FILES)
-    source: ModelSource
     if path.is_dir():
-        source = FolderSource(model, path)
-    elif is_gguf(path):
-        source = GGUFSource(model, path)
-    else:
-        raise ModelError(f"{path} is not a GGUF file (it does not begin with 'GGUF'); give a GGUF file or a folder")
-    _ = source.config  # what is missing or broken is said now, not when the weights are wanted
-    return source
+        checkpoint = Checkpoint(path)
+        return FolderSource(model, path, read_config(path, checkpoint.dtype), checkpoint)
+    if is_gguf(path):
+        converted = ConvertedGGUF(path)
+        return GGUFSource(model, path, converted.config(), converted)
+    raise ModelError(f"{path} is not a GGUF file (it does not begin with 'GGUF'): give a GGUF file or a model folder")
