@@ -1,3 +1,4 @@
+import io
 import signal
 
 import pytest
@@ -74,7 +75,7 @@ def test_no_prompts_give_no_outputs():
 
 
 def test_parameters_are_sixteen_tokens_by_default():
-    llm, client = make(lambda request: [97] * 50)
+    llm, _ = make(lambda request: [97] * 50)
     assert len(llm.generate("Hi")[0].outputs[0].token_ids) == 16
 
 
@@ -194,7 +195,7 @@ def test_generate_does_not_swallow_the_outputs_of_requests_added_by_hand():
 
 
 def test_chat_renders_one_conversation_or_many():
-    llm, client = make()
+    llm, _ = make()
     (output,) = llm.chat(GREETING, SamplingParams(max_tokens=None))
     assert output.prompt == output.outputs[0].text == "<user>Hi\n<assistant>"
     outputs = llm.chat([GREETING, GREETING], add_generation_prompt=False, chat_template_kwargs={"mood": "good"})
@@ -222,3 +223,38 @@ def test_the_llm_is_a_context_and_shutdown_may_be_repeated():
 def test_a_misspelt_setting_is_an_error_that_names_it():
     with pytest.raises(ConfigurationError, match="max_num_sequences"):
         LLM(max_num_sequences=3)
+
+
+def test_a_stream_gives_what_is_new_of_each_prompt():
+    llm, _ = make()
+    seen = [(index, output.outputs[0].text) for index, output in llm.stream(["ab", "x"], SamplingParams(max_tokens=2))]
+    assert seen == [(0, "a"), (1, "x"), (0, "b"), (1, "")]
+
+
+def test_a_stream_checks_its_prompts_at_once_and_runs_when_it_is_read():
+    llm, client = make()
+    with pytest.raises(InvalidRequestError, match="prompt 1 of 2"):
+        llm.stream(["a", ""])
+    llm.stream(["a"])
+    assert client.requests == []
+
+
+def test_a_stream_that_is_left_early_ends_what_still_runs():
+    llm, client = make(lambda request: [97] * 100)
+    stream = llm.stream(["a", "b"])
+    next(stream)
+    with pytest.raises(EngineCoreError, match="step it first"):
+        llm.generate("c")
+    stream.close()
+    assert client.live == {}
+    assert texts(llm.generate(["c"], SamplingParams(max_tokens=2))) == ["aa"]
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch):
+    llm, _ = make()
+    for terminal, asked, shown in [(True, True, True), (False, True, False), (True, False, False)]:
+        stderr = io.StringIO()
+        stderr.isatty = lambda terminal=terminal: terminal
+        monkeypatch.setattr("sys.stderr", stderr)
+        assert texts(llm.generate(["ab", "cd"], use_tqdm=asked)) == ["ab", "cd"]
+        assert ("2/2" in stderr.getvalue() and "tok/s" in stderr.getvalue()) is shown

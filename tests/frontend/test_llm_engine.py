@@ -103,7 +103,7 @@ def test_an_id_may_be_used_again_right_after_an_abort_and_late_outputs_do_not_hi
 
 
 def test_what_the_engine_core_refuses_is_refused_here_and_leaves_nothing():
-    engine, client = make()
+    engine, _ = make()
     with pytest.raises(InvalidRequestError, match="adapters"):
         engine.add_request("a", "Hi", adapter="x")
     assert not engine.has_unfinished_requests()

@@ -7,11 +7,13 @@ from typing import Any, Self
 
 
 class InterruptGuard:
-    """While entered, the first Ctrl-C waits until `check` is called; a second one strikes at once.
+    """While entered, the first Ctrl-C waits until the end; a second one strikes at once.
 
     A step that is cut in the middle would leave an engine core in the same process with a batch that never returns,
     and the engine could not be used any more. Does nothing where Python's own handler is not in charge.
     """
+
+    __slots__ = ("_interrupted", "_previous")
 
     def __init__(self) -> None:
         self._interrupted = False
@@ -28,13 +30,7 @@ class InterruptGuard:
     ) -> None:
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
-        if kind is None:
-            self.check()
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if one is due."""
-        if self._interrupted:
-            self._interrupted = False
+        if self._interrupted and kind is None:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

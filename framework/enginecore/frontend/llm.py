@@ -1,16 +1,15 @@
 """LLM: prompts in, completions out. The front end for scripts."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
 from enginecore.clock import Clock
 from enginecore.errors import EngineCoreError, InvalidRequestError
-from enginecore.frontend.input_processor import CommonFields, EngineInput, Message, Prompt, RequestFields
-from enginecore.frontend.interrupts import InterruptGuard
+from enginecore.frontend.input_processor import CommonFields, EngineInput, Message, Prompt, RequestFields, TokensPrompt
 from enginecore.frontend.llm_engine import LLMEngine
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
 from enginecore.frontend.progress import progress_bar
@@ -19,6 +18,9 @@ from enginecore.messages import EngineInfo
 from enginecore.plugin import Component
 from enginecore.sampling import SamplingParams
 from enginecore.settings import load_settings
+
+IndexedOutputs = Generator[tuple[int, RequestOutput], None, None]
+DELTA, FINAL_ONLY = RequestOutputKind.DELTA, RequestOutputKind.FINAL_ONLY
 
 
 class LLM:
@@ -94,17 +96,34 @@ class LLM:
             InvalidRequestError: a prompt is refused; says which, and why.
             EngineDeadError: the engine core has failed.
         """
-        batch = cast(Sequence[Prompt], [prompts] if _is_one_prompt(prompts) else prompts)
-        all_params = _per_prompt("sampling_params", sampling_params, len(batch))
-        priorities = _per_prompt("priority", priority, len(batch))
-        inputs = []
-        for index, (prompt, params, urgency) in enumerate(zip(batch, all_params, priorities, strict=True)):
-            request_fields: RequestFields = {**fields, "priority": urgency}
-            try:
-                inputs.append(self.llm_engine.input_processor.process(prompt, params, request_fields))
-            except InvalidRequestError as error:
-                raise InvalidRequestError(f"prompt {index} of {len(batch)}: {error}") from error
-        return self._run(inputs, use_tqdm)
+        inputs = self._prepare(prompts, sampling_params, priority, fields)
+        results: dict[int, RequestOutput] = {}
+        with progress_bar(len(inputs), shown=use_tqdm) as advance, closing(self._run(inputs, FINAL_ONLY)) as outputs:
+            for index, output in outputs:
+                results[index] = output
+                advance(output)
+        return [results[index] for index in range(len(inputs))]
+
+    def stream(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: float | Sequence[float] = 0,
+        **fields: Unpack[CommonFields],
+    ) -> IndexedOutputs:
+        """As `generate`, but with what is new of each prompt as soon as it is there.
+
+        Prompts are checked here, and queued when the first output is asked for. A loop that is left early ends what
+        still runs.
+
+        Returns:
+            Pairs of a prompt's index and an output that holds only what is new; the last one of a prompt is `finished`.
+
+        Raises:
+            InvalidRequestError: a prompt is refused; says which, and why.
+        """
+        return self._run(self._prepare(prompts, sampling_params, priority, fields), DELTA)
 
     def chat(
         self,
@@ -114,6 +133,7 @@ class LLM:
         use_tqdm: bool = True,
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        priority: float | Sequence[float] = 0,
         **fields: Unpack[CommonFields],
     ) -> list[RequestOutput]:
         """Answer one conversation or many; otherwise as `generate`.
@@ -124,6 +144,7 @@ class LLM:
             use_tqdm: Show progress, if stderr is a terminal.
             add_generation_prompt: End the prompt where the assistant's answer begins.
             chat_template_kwargs: More variables for the chat template.
+            priority: For all, or one per conversation.
             fields: Anything else that a request may say, for all.
 
         Raises:
@@ -134,17 +155,24 @@ class LLM:
         conversations = cast(Sequence[Sequence[Message]], [messages] if one else messages)
         prompts: list[Prompt] = []
         for index, conversation in enumerate(conversations):
-            try:
-                prompts.append(
-                    self.llm_engine.input_processor.render_chat(
-                        conversation,
-                        add_generation_prompt=add_generation_prompt,
-                        variables=chat_template_kwargs or {},
-                    )
-                )
-            except InvalidRequestError as error:
-                raise InvalidRequestError(f"conversation {index} of {len(conversations)}: {error}") from error
-        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm, **fields)
+            with _naming("conversation", index, len(conversations)):
+                prompts.append(self.render_chat(conversation, add_generation_prompt, chat_template_kwargs))
+        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm, priority=priority, **fields)
+
+    def render_chat(
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool = True,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> TokensPrompt:
+        """The prompt for one conversation, by the model's chat template; for `generate` and `stream`.
+
+        Raises:
+            InvalidRequestError: these are not messages, or the template refuses them.
+        """
+        return self.llm_engine.input_processor.render_chat(
+            messages, add_generation_prompt=add_generation_prompt, variables=chat_template_kwargs or {}
+        )
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Forget all cached blocks. False if requests hold blocks and are not to be reset."""
@@ -162,28 +190,55 @@ class LLM:
     ) -> None:
         self.shutdown()
 
-    def _run(self, inputs: Sequence[EngineInput], use_tqdm: bool) -> list[RequestOutput]:
+    def _prepare(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+        priority: float | Sequence[float],
+        fields: CommonFields,
+    ) -> list[EngineInput]:
+        """Check all prompts; nothing is queued yet."""
+        batch = cast(Sequence[Prompt], [prompts] if _is_one_prompt(prompts) else prompts)
+        all_params = _per_prompt("sampling_params", sampling_params, len(batch))
+        priorities = _per_prompt("priority", priority, len(batch))
+        inputs = []
+        for index, (prompt, params, urgency) in enumerate(zip(batch, all_params, priorities, strict=True)):
+            request_fields: RequestFields = {**fields, "priority": urgency}
+            with _naming("prompt", index, len(batch)):
+                inputs.append(self.llm_engine.input_processor.process(prompt, params, request_fields))
+        return inputs
+
+    def _run(self, inputs: Sequence[EngineInput], kind: RequestOutputKind) -> IndexedOutputs:
         """Queue all, step until all of them have ended; leave nothing behind, whatever happens."""
         if self.llm_engine.has_unfinished_requests():
             raise EngineCoreError("requests that were added to `llm_engine` have outputs yet to come: step it first")
-        request_ids: list[str] = []
-        results: dict[str, RequestOutput] = {}
+        index_of: dict[str, int] = {}
         try:
-            with InterruptGuard() as interrupts, progress_bar(len(inputs), shown=use_tqdm) as advance:
-                for engine_input in inputs:
-                    request_ids.append(f"llm-{next(self._serial)}")
-                    self.llm_engine.submit(request_ids[-1], engine_input, RequestOutputKind.FINAL_ONLY)
-                while len(results) < len(inputs):
-                    for output in self.llm_engine.step():
-                        results[output.request_id] = output
-                        advance(output)
-                    interrupts.check()
-        except BaseException:
-            with suppress(EngineCoreError):  # a dead engine has nothing left to abort
-                self.llm_engine.abort_request(request_ids)
-            self.llm_engine.step()  # takes the terminal outputs of those that were aborted
-            raise
-        return [results[request_id] for request_id in request_ids]
+            for index, engine_input in enumerate(inputs):
+                request_id = f"llm-{next(self._serial)}"
+                self.llm_engine.submit(request_id, engine_input, kind)
+                index_of[request_id] = index
+            while self.llm_engine.has_unfinished_requests():
+                for output in self.llm_engine.step():
+                    yield index_of[output.request_id], output
+        finally:
+            self._discard(index_of)
+
+    def _discard(self, request_ids: Iterable[str]) -> None:
+        """End those that still run, and drop what is yet to be said of them."""
+        with suppress(EngineCoreError):  # a dead engine has nothing left to abort
+            self.llm_engine.abort_request(request_ids)
+        while self.llm_engine.has_unfinished_requests():
+            self.llm_engine.step()
+
+
+@contextmanager
+def _naming(what: str, index: int, count: int) -> Iterator[None]:
+    """Say which of many was refused."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"{what} {index} of {count}: {error}") from error
 
 
 def _is_one_prompt(prompts: object) -> bool:

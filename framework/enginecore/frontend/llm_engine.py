@@ -18,6 +18,7 @@ from enginecore.frontend.input_processor import (
     check_request_id,
     derive_seed,
 )
+from enginecore.frontend.interrupts import InterruptGuard
 from enginecore.frontend.output_processor import OutputProcessor
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
 from enginecore.frontend.tokenizer import load_tokenizer
@@ -94,7 +95,8 @@ class LLMEngine:
         request = engine_input.to_request(core_id, derive_seed(self.info.seed, self._num_accepted))
         self._output_processor.add_request(request_id, core_id, engine_input, output_kind)
         try:
-            self._client.add_request(request)
+            with InterruptGuard():
+                self._client.add_request(request)
         except BaseException:
             self._output_processor.discard(request_id)
             with suppress(EngineCoreError):  # an interrupt may have come after the engine core took it
@@ -117,12 +119,15 @@ class LLMEngine:
     def step(self) -> list[RequestOutput]:
         """The next outputs: those that are due already, else those of the engine core's next step.
 
+        Ctrl-C does not cut a step: KeyboardInterrupt comes at its end, and its outputs from the next call.
+
         Raises:
             EngineDeadError: the engine core has failed; `__cause__` says why. The next call returns a terminal output
                 with reason "error" for each request that was live.
         """
         if not self._pending and self._output_processor.num_live:
-            self._step_engine_core()
+            with InterruptGuard():
+                self._step_engine_core()
         pending, self._pending = self._pending, []
         return pending
 
