@@ -25,11 +25,10 @@ class Located:
         """
         name = self.name or _find_name(self.component)
         if name is None:
-            component, module = self.component, getattr(self.component.factory, "__module__", "?")
             raise PluginError(
-                f"{component.kind} {component.name!r} was given as an object and other processes cannot import it: "
-                "assign the Component to a name at the top level of a module that can be imported (not of a script), "
-                f"best where its factory is ({module}), or give it as the string 'module:NAME'"
+                f"{self.component.kind} {self.component.name!r} was given as an object, and other processes cannot "
+                "import it: assign the Component to a name at the top level of a module that can be imported, which "
+                "the script that is run cannot"
             )
         return name
 
@@ -56,19 +55,17 @@ def locate(component: Component | str) -> Located:
 
 
 def _find_name(component: Component) -> str | None:
-    """A top-level name of this very object, in the module of its factory or of its settings."""
-    for owner in (component.factory, component.settings):
-        module_name = getattr(owner, "__module__", None)
-        # what a child process runs as `__main__` is another script
-        if not module_name or module_name == "__main__" or not _can_be_imported(module_name):
-            continue
-        for attribute, value in vars(sys.modules[module_name]).items():
-            if value is component:
+    """A top-level name of this very object, in whichever importable module has one."""
+    for module_name, module in list(sys.modules.items()):
+        for attribute, value in list(vars(module).items()):
+            if value is component and _can_be_imported(module_name):
                 return f"{module_name}:{attribute}"
     return None
 
 
 def _can_be_imported(module_name: str) -> bool:
+    if module_name in ("__main__", "__mp_main__"):  # another script in every process
+        return False
     try:
         return find_spec(module_name) is not None
     except (ImportError, ValueError):  # a module that was made by hand has no spec

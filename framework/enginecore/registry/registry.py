@@ -1,6 +1,5 @@
 """The registry: every plugin that was found, and the components of those that are active."""
 
-import logging
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +15,6 @@ from enginecore.registry.located import Located, locate
 from enginecore.registry.observers import Observers
 from enginecore.registry.record import PluginRecord
 from enginecore.registry.validation import check_hooks, checked_components, offered_components
-
-logger = logging.getLogger(__name__)
 
 
 class Registry:
@@ -47,7 +44,7 @@ class Registry:
 
         Names in both lists are entry-point names or distribution names (all plugins of that distribution), compared
         as package indexes do. `block` beats `allow`. What is blocked is not imported. A plugin that raises, or breaks
-        a rule of the plugin interface, becomes a failed record and a logged warning; it stops nobody else.
+        a rule of the plugin interface, becomes a failed record; it stops nobody else.
 
         A plugin counts as a whole: all of its components or none. Hence a plugin of another distribution than
         enginecore that offers a transport, which opens a network surface, is blocked as a whole unless `allow` names
@@ -69,9 +66,6 @@ class Registry:
         for candidate in candidates:
             record = refusal(candidate, allow, block) or _load(candidate, manager, allow)
             plugins.append(record)
-        for record in plugins:
-            if record.status == "failed":
-                logger.warning("%s is left out: %s (`enginecore plugins` says more)", record.origin, record.reason)
         return cls(plugins, Observers(manager), allow=allow, block=block)
 
     def with_components(self, components: Iterable[Component | str]) -> "Registry":
@@ -103,6 +97,16 @@ class Registry:
 
     # -- resolution --------------------------------------------------------------------------------
 
+    @property
+    def failed(self) -> tuple[PluginRecord, ...]:
+        """The plugins that are broken."""
+        return tuple(record for record in self.plugins if record.status == "failed")
+
+    @property
+    def conflicts(self) -> Mapping[tuple[Kind, str], tuple[PluginRecord, ...]]:
+        """Components that several active plugins offer, and which: nobody can have them."""
+        return {key: tuple(offers) for key, offers in self._offers().items() if len(offers) > 1}
+
     def components(self, kind: Kind) -> tuple[Component, ...]:
         """All active components of a kind, in order of discovery; one name may be there twice."""
         return tuple(
@@ -116,13 +120,19 @@ class Registry:
             PluginError: nobody offers it: names what is close, and which plugins are left out and why. Or several
                 do: names them.
         """
-        offers = [(record, c) for record in self.plugins if record.status == "active" for c in record.components]
-        found = [(record, c) for record, c in offers if (c.kind, c.name) == (kind, name)]
-        if not found:
+        offers = self._offers().get((kind, name), [])
+        if not offers:
             raise PluginError(explain_absence(kind, name, self.plugins))
-        if len(found) > 1:
-            raise PluginError(explain_duplicates(kind, name, [record for record, _ in found]))
-        return found[0][1]
+        if len(offers) > 1:
+            raise PluginError(explain_duplicates(kind, name, offers))
+        return next(c for c in offers[0].components if (c.kind, c.name) == (kind, name))
+
+    def _offers(self) -> dict[tuple[Kind, str], list[PluginRecord]]:
+        offers: dict[tuple[Kind, str], list[PluginRecord]] = {}
+        for record in self.plugins:
+            for component in record.components if record.status == "active" else ():
+                offers.setdefault((component.kind, component.name), []).append(record)
+        return offers
 
     # -- other processes ---------------------------------------------------------------------------
 

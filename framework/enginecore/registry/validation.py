@@ -158,6 +158,9 @@ def _check_settings(what: str, model: Any) -> None:
                 f"{what}: the settings model {part.__qualname__} must have frozen=True; "
                 "derive it from ComponentSettings"
             )
+        for name, field in part.model_fields.items():
+            if field.alias or field.validation_alias:
+                raise PluginError(f"{what}: {part.__qualname__}.{name} has an alias; settings are known by one name")
     if has_defaults(model):
         _check_defaults(what, model)
 

@@ -1,6 +1,6 @@
 """Settings: what an engine is told, where each value came from, and one typed table per loaded component."""
 
-from enginecore.settings.loading import Loaded, load_settings, restore_settings
+from enginecore.settings.loading import Loaded, load_registry, load_settings, restore_settings
 from enginecore.settings.model import (
     TABLES,
     ComponentTable,
@@ -20,6 +20,7 @@ __all__ = [
     "Loaded",
     "PluginSettings",
     "Selection",
+    "load_registry",
     "load_settings",
     "parse_overrides",
     "restore_settings",

@@ -1,5 +1,6 @@
 """Reading the settings: once for `plugins.*`, then with one typed table per component that was loaded."""
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from enginecore.settings.sources import (
     file_layer,
     overlay,
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +93,56 @@ def load_settings(
         ConfigurationError: what is wrong, all of it: each with its key, value, source, and what would be right.
         PluginError: one of `components` breaks a rule.
     """
-    environment = dict(os.environ if environ is None else environ)
-    given = arguments_layer(arguments or {})
-    file = Layer({}, {}) if config_file is None else file_layer(Path(config_file))
-
-    plugins = _read_plugins(Layers((given, environment_layer(environment, EngineSettings), file)))
-    registry = Registry.discover(plugins.allow, plugins.block).with_components(components)
+    sources = _Sources.read(arguments, config_file, environ)
+    registry = _discover(sources).with_components(components)
+    for record in registry.failed:
+        logger.warning("%s is left out: %s (`enginecore plugins` says more)", record.origin, record.reason)
     model = settings_model(registry)
-    layers = Layers((given, environment_layer(environment, model), file))
+    layers = sources.layers(model)
     settings = _read_all(layers, model, registry)
-    sources = {".".join(path): layers.origin(path) for path in _leaves(settings.model_dump(), ())}
-    return Loaded(settings, registry, sources)
+    origins = {".".join(path): layers.origin(path) for path in _leaves(settings.model_dump(), ())}
+    return Loaded(settings, registry, origins)
+
+
+def load_registry(
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    config_file: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Registry:
+    """The plugins that the same settings let in. Reads no more of them than `plugins.*`, so the rest may be wrong.
+
+    Raises:
+        ConfigurationError: as `load_settings`, for `plugins.*` and for keys that do not exist at the top level.
+    """
+    return _discover(_Sources.read(arguments, config_file, environ))
+
+
+def _discover(sources: "_Sources") -> Registry:
+    plugins = _read_plugins(sources.layers(EngineSettings))
+    return Registry.discover(plugins.allow, plugins.block)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What both passes read. Texts wait for the types, which say what they mean."""
+
+    arguments: Mapping[str, Any]
+    environ: Mapping[str, str]
+    file: Layer
+
+    @classmethod
+    def read(
+        cls, arguments: Mapping[str, Any] | None, config_file: str | Path | None, environ: Mapping[str, str] | None
+    ) -> "_Sources":
+        return cls(
+            arguments or {},
+            dict(os.environ if environ is None else environ),
+            Layer({}, {}) if config_file is None else file_layer(Path(config_file)),
+        )
+
+    def layers(self, model: type[EngineSettings]) -> Layers:
+        return Layers((arguments_layer(self.arguments, model), environment_layer(self.environ, model), self.file))
 
 
 class _FirstPass(BaseModel):

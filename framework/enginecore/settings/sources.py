@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
@@ -88,54 +88,104 @@ def nested(path: Sequence[str], value: Any) -> Values:
     return {path[0]: value}
 
 
+# -- texts: the environment and the command line ---------------------------------------------------
+
+
+class Text(str):
+    """A value that was given as text, from which its setting's type reads it."""
+
+
+class _Texts(EnvSettingsSource):
+    """pydantic-settings' reading of texts by the type of their setting, for texts that have dotted keys."""
+
+    def __init__(self, model: type[BaseSettings], texts: Mapping[str, str]) -> None:
+        super().__init__(model, case_sensitive=True, env_prefix="", env_nested_delimiter=".")
+        self.env_vars = texts
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """A list or table. What is none stays text, so that its setting can refuse it by name."""
+        return _parsed(value)
+
+
+def _read_texts(texts: Mapping[str, str], model: type[BaseSettings]) -> Values:
+    """Values by the types of `model`. Keys that it does not have are kept, for the error."""
+    values = _Texts(model, texts)()
+    for key, text in texts.items():
+        if key.partition(".")[0] not in model.model_fields:
+            values = overlay(values, nested(key.split("."), text))
+    return _fitted(values, model)
+
+
+def _fitted(values: Mapping[str, Any], model: type[BaseModel]) -> Values:
+    """`values` with each text in the form that its setting takes: strict settings take no text for a number."""
+    fitted: Values = {}
+    for key, value in values.items():
+        field = model.model_fields.get(key)
+        inner = None if field is None else model_of(field.annotation)
+        if isinstance(value, Mapping) and inner is not None:
+            value = _fitted(value, inner)
+        elif isinstance(value, str) and field is not None:
+            forms = [None] if value == "null" else [value, _parsed(value)]
+            value = next((form for form in forms if _fits(model, key, form)), value)
+        fitted[key] = value
+    return fitted
+
+
+def _fits(model: type[BaseModel], key: str, value: Any) -> bool:
+    try:
+        model.model_validate({key: value})
+    except ValidationError as error:  # of other settings, that are missing here, as well
+        return all(details["loc"][:1] != (key,) for details in error.errors())
+    return True
+
+
+def _parsed(text: str) -> Any:
+    """A JSON or TOML value, or the text if it is neither."""
+    for parse in (json.loads, lambda text: tomllib.loads(f"value = {text}")["value"]):
+        try:
+            return parse(text)
+        except ValueError:
+            continue
+    return text
+
+
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def arguments_layer(arguments: Mapping[str, Any]) -> Layer:
+def arguments_layer(arguments: Mapping[str, Any], model: type[BaseSettings]) -> Layer:
     """Keyword arguments: nested dicts, or dotted keys, which go on top of the nested ones."""
     values: Values = {key: value for key, value in arguments.items() if "." not in key}
     for key, value in arguments.items():
         if "." in key:
             values = overlay(values, nested(key.split("."), value))
-    return Layer(values, {"": "argument"})
+    texts = {key: value for key, value in arguments.items() if isinstance(value, Text)}
+    return Layer(overlay(values, _read_texts(texts, model)), {"": "argument"})
 
 
 def parse_overrides(overrides: Iterable[str]) -> Values:
     """Turn `--set` texts such as "scheduler.use=priority" into arguments for `load_settings`.
 
-    A value is text that the setting's own type reads. Lists, tables and quoted strings are read as TOML or JSON;
-    `null` is None.
+    Each value is read by its setting's type: as it stands, or as a JSON or TOML value. `null` is None. Strings need
+    no quotes.
 
     Raises:
-        ConfigurationError: no `=`, no key, or a list, table or string that does not end.
+        ConfigurationError: no `=`, or no key.
     """
     values: Values = {}
     for override in overrides:
         key, separator, text = override.partition("=")
         if not separator or not all(part.strip() for part in key.split(".")):
             raise ConfigurationError(f"--set {override!r}: write KEY=VALUE, for example --set scheduler.use=fcfs")
-        values[key.strip()] = _parse_value(override, text.strip())
+        text = text.strip()
+        values[key.strip()] = _parsed(text) if text.startswith(('"', "'")) else Text(text)
     return values
-
-
-def _parse_value(override: str, text: str) -> Any:
-    if text == "null":
-        return None
-    if not text.startswith(("[", "{", '"', "'")):
-        return text
-    for parse in (json.loads, lambda text: tomllib.loads(f"value = {text}")["value"]):
-        try:
-            return parse(text)
-        except ValueError:
-            continue
-    raise ConfigurationError(f"--set {override!r}: {text!r} is neither a TOML nor a JSON value")
 
 
 # -- environment -----------------------------------------------------------------------------------
 
 
 def environment_layer(environ: Mapping[str, str], model: type[BaseSettings]) -> Layer:
-    """Variables such as ENGINECORE_SCHEDULER__USE. Names that match nothing are kept, for the error."""
+    """Variables such as ENGINECORE_SCHEDULER__USE."""
     labels: dict[str, str] = {}
     texts: dict[str, str] = {}
     for name, text in environ.items():
@@ -143,26 +193,7 @@ def environment_layer(environ: Mapping[str, str], model: type[BaseSettings]) -> 
             key = ".".join(_matching_keys(name[len(ENVIRONMENT_PREFIX) :].split(_DELIMITER), model))
             labels[key] = f"environment {name}"
             texts[key] = text
-    values = _Texts(model, texts)()
-    for key, text in texts.items():
-        if key.partition(".")[0] not in model.model_fields:
-            values = overlay(values, nested(key.split("."), text))
-    return Layer(values, labels)
-
-
-class _Texts(EnvSettingsSource):
-    """pydantic-settings' reading of texts by the type of their setting, for texts that have dotted names."""
-
-    def __init__(self, model: type[BaseSettings], texts: Mapping[str, str]) -> None:
-        super().__init__(model, case_sensitive=True, env_prefix="", env_nested_delimiter=".")
-        self.env_vars = texts
-
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """A list or table from JSON. What is no JSON stays text, so that its setting can refuse it by name."""
-        try:
-            return super().decode_complex_value(field_name, field, value)
-        except ValueError:
-            return value
+    return Layer(_read_texts(texts, model), labels)
 
 
 def _matching_keys(words: Sequence[str], model: type[BaseModel] | None) -> list[str]:

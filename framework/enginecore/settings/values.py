@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-_UNITS = {"": 1, "b": 1} | {
+_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{letter}{suffix}": base**power
     for power, letter in enumerate("kmgt", start=1)
     for suffix, base in (("ib", 1024), ("b", 1000))
@@ -24,16 +24,14 @@ def parse_memory(value: object) -> int | float:
         ValueError: neither, or it might be both.
     """
     number = _parse_text(value) if isinstance(value, str) else value
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise ValueError(_EXPECTED)
     if isinstance(number, float):
         if not 0 < number <= 1:  # also refuses nan
             raise ValueError(f"{_EXPECTED}; a number with a point is a fraction")
         return number
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(_EXPECTED)
     if number == 1:
         raise ValueError("is ambiguous: write 1.0 for all of the memory, or a number of bytes with a unit")
-    if number < 1:
-        raise ValueError(_EXPECTED)
     return number
 
 

@@ -1,0 +1,5 @@
+"""`python -m enginecore.cli`."""
+
+from enginecore.cli import main
+
+main()
