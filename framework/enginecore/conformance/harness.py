@@ -104,8 +104,9 @@ class SchedulerHarness:
         self._check()
 
     def abort(self, request_ids: Iterable[str]) -> None:
-        """Close requests."""
+        """Close requests. What was due to them before is told before."""
         ids = list(request_ids)
+        self._record(self.scheduler.take_outputs())
         self.scheduler.abort_requests(ids)
         self.transcript.abort(ids)
         self._check()
@@ -113,6 +114,7 @@ class SchedulerHarness:
     def finish(self, request_ids: Iterable[str], reason: FinishReason, error: str | None = None) -> None:
         """End requests on the engine's behalf."""
         self.scheduler.finish_requests(request_ids, reason, error)
+        self._record(self.scheduler.take_outputs())
         self._check()
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:

@@ -1,0 +1,37 @@
+"""The bundled scheduler and KV cache manager in the kit's harness."""
+
+from enginecore.conformance.chaos import Chaos
+from enginecore.conformance.harness import Conditions, SchedulerHarness
+from enginecore.conformance.oracle.settings import OracleSettings
+from enginecore.messages import EngineCoreRequest
+from enginecore.sampling import SamplingParams
+from enginecore.scheduling import ContinuousBatchingScheduler
+from enginecore_kv_cache.paged import PagedKVCacheManager
+from enginecore_schedulers.fcfs import Fcfs
+
+POLICIES = {"fcfs": Fcfs, "chaos": Chaos}
+
+
+def make_paged(context):
+    return PagedKVCacheManager(context.config, enable_prefix_caching=context.enable_prefix_caching)
+
+
+def make_harness(*, policy=None, oracle=None, **conditions):
+    """A harness with `fcfs`, or another policy, under these conditions; `oracle` holds settings of the executor."""
+    chosen = policy or Fcfs()
+    return SchedulerHarness(
+        Conditions(oracle=OracleSettings(**oracle or {}), **conditions),
+        lambda context: ContinuousBatchingScheduler(chosen, context),
+        make_paged,
+    )
+
+
+def make_request(request_id, prompt, max_tokens=8, *, salt=None, priority=0.0, stop=(), min_tokens=0, ignore_eos=True):
+    """A greedy request; `prompt` is its tokens, or how many of them."""
+    tokens = list(prompt) if not isinstance(prompt, int) else [1 + n % 250 for n in range(prompt)]
+    params = SamplingParams(
+        temperature=0, max_tokens=max_tokens, ignore_eos=ignore_eos, stop_token_ids=stop, min_tokens=min_tokens
+    )
+    return EngineCoreRequest(
+        request_id=request_id, prompt_token_ids=tokens, params=params, cache_salt=salt, priority=priority
+    )
