@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
 from enginecore.clock import Clock
-from enginecore.errors import EngineCoreError, InvalidRequestError
+from enginecore.errors import EngineCoreError, InvalidRequestError, PluginError
 from enginecore.frontend.input_processor import CommonFields, EngineInput, Message, Prompt, RequestFields, TokensPrompt
 from enginecore.frontend.llm_engine import LLMEngine
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
@@ -16,8 +16,9 @@ from enginecore.frontend.progress import progress_bar
 from enginecore.interfaces import Tokenizer
 from enginecore.messages import EngineInfo
 from enginecore.plugin import Component
+from enginecore.registry import PluginRecord
 from enginecore.sampling import SamplingParams
-from enginecore.settings import load_settings
+from enginecore.settings import Loaded, load_settings
 
 IndexedOutputs = Generator[tuple[int, RequestOutput], None, None]
 DELTA, FINAL_ONLY = RequestOutputKind.DELTA, RequestOutputKind.FINAL_ONLY
@@ -31,6 +32,7 @@ class LLM:
                 print(output.outputs[0].text)
 
     Attributes:
+        loaded: The settings that it was started with, and the plugins.
         llm_engine: The engine, for those who add and step requests themselves.
     """
 
@@ -57,8 +59,35 @@ class LLM:
         """
         arguments = settings if model is None else {"model": model, **settings}
         loaded = load_settings(arguments, config_file=config_file, components=components)
+        self._start(loaded, clock)
+
+    @classmethod
+    def from_loaded(cls, loaded: Loaded, *, clock: Clock | None = None) -> Self:
+        """Start an engine with settings that were read already.
+
+        Raises:
+            EngineCoreError: it cannot start; says why.
+        """
+        llm = cls.__new__(cls)
+        llm._start(loaded, clock)
+        return llm
+
+    def _start(self, loaded: Loaded, clock: Clock | None) -> None:
+        self.loaded = loaded
         self.llm_engine = LLMEngine.from_loaded(loaded, clock=clock)
         self._serial = itertools.count()
+
+    @property
+    def origins(self) -> dict[str, PluginRecord]:
+        """Which plugin each running component comes from, by kind of component."""
+        running = self.info.components.items()
+        return {kind: self._origin(kind, name) for kind, name in running}
+
+    def _origin(self, kind: str, name: str) -> PluginRecord:
+        for record in self.loaded.registry.plugins:
+            if record.status == "active" and any((c.kind, c.name) == (kind, name) for c in record.components):
+                return record
+        raise PluginError(f"no active plugin offers {kind} {name!r}")
 
     @property
     def info(self) -> EngineInfo:
@@ -109,21 +138,30 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        output_kind: RequestOutputKind = DELTA,
         priority: float | Sequence[float] = 0,
         **fields: Unpack[CommonFields],
     ) -> IndexedOutputs:
-        """As `generate`, but with what is new of each prompt as soon as it is there.
+        """As `generate`, but each output is given as soon as it is there.
 
         Prompts are checked here, and queued when the first output is asked for. A loop that is left early ends what
         still runs.
 
+        Args:
+            prompts: As for `generate`.
+            sampling_params: As for `generate`.
+            output_kind: DELTA: what is new since the last one. CUMULATIVE: everything so far. FINAL_ONLY: one output
+                per prompt, in the order in which they end.
+            priority: As for `generate`.
+            fields: As for `generate`.
+
         Returns:
-            Pairs of a prompt's index and an output that holds only what is new; the last one of a prompt is `finished`.
+            Pairs of a prompt's index and an output; the last output of a prompt is `finished`.
 
         Raises:
             InvalidRequestError: a prompt is refused; says which, and why.
         """
-        return self._run(self._prepare(prompts, sampling_params, priority, fields), DELTA)
+        return self._run(self._prepare(prompts, sampling_params, priority, fields), output_kind)
 
     def chat(
         self,
