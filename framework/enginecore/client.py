@@ -19,7 +19,7 @@ def make_client(loaded: Loaded, *, clock: Clock | None = None) -> EngineCoreClie
         EngineCoreError: the engine core did not start; says why.
     """
     choice = loaded.settings.component("transport")
-    component = loaded.registry.get("transport", choice.use)
+    component = loaded.registry.get("transport", choice.name)
     if "sync" not in component.capabilities:
         raise ConfigurationError(f"transport {component.name!r} has no synchronous client: choose another transport")
     engine_clock = clock or RealClock()

@@ -29,7 +29,7 @@ def _check_integer(field: str, value: Any, low: int, high: int, expected: str) -
         _refuse(field, value, expected)
 
 
-class SamplingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_only=True, frozen=True):
+class SamplingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_only=True, frozen=True, tag="sampling"):
     """How tokens of one request are chosen and when it ends. Checked on construction.
 
     Attributes:
@@ -122,7 +122,7 @@ class SamplingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_onl
         return self.temperature == 0
 
 
-class PoolingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_only=True, frozen=True):
+class PoolingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_only=True, frozen=True, tag="pooling"):
     """Foreseen: a request that ends without tokens. Refused by name until it is built."""
 
     task: str = "embed"

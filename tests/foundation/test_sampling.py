@@ -79,7 +79,8 @@ def test_parameters_survive_the_wire(params: SamplingParams) -> None:
 
 def test_what_the_wire_brings_is_checked_too() -> None:
     forged = list(msgspec.to_builtins(SamplingParams(temperature=0.5)))
-    forged[1] = -3.0
+    assert forged[2] == 0.5
+    forged[2] = -3.0
     with pytest.raises(msgspec.ValidationError, match="temperature must be"):
         msgspec.msgpack.decode(msgspec.msgpack.encode(forged), type=SamplingParams)
 

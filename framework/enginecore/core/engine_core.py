@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from enginecore.clock import Clock
 from enginecore.core.admission_checks import checked_params
@@ -27,6 +27,7 @@ from enginecore.request import Request
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 StepResult = tuple[Mapping[int, EngineCoreOutputs], bool]
 
 
@@ -170,11 +171,13 @@ class EngineCore:
         scheduled, running, grammar, _, _ = submitted
         try:
             output = self._await(running)
-            return output if output is not None else self._await(self.executor.sample_tokens(scheduled.step, grammar))
+            if output is None:
+                output = self._await(self.executor.sample_tokens(scheduled.step, grammar))
+            return output
         except Exception as error:
             raise StepError(f"{_describe(scheduled)} failed: {type(error).__name__}: {error}") from error
 
-    def _await(self, running: "Future[Any]") -> Any:
+    def _await(self, running: "Future[T]") -> T:
         self._clock.wait(running)
         return running.result()
 
