@@ -1,0 +1,36 @@
+"""Engine cores on the oracle executor, built from settings as users build them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from enginecore.clock import Clock, VirtualClock
+from enginecore.core import EngineCore, build_engine_core
+from enginecore.messages import EngineCoreOutput, EngineCoreRequest
+from enginecore.plugin import Component
+from enginecore.sampling import SamplingParams
+from enginecore.settings import load_settings
+
+
+def make_core(
+    *,
+    oracle: dict[str, Any] | None = None,
+    components: Iterable[Component] = (),
+    clock: Clock | None = None,
+    **settings: Any,
+) -> EngineCore:
+    arguments = {"executor": {"use": "oracle", "oracle": oracle or {}}, "max_model_len": "auto", "num_kv_blocks": 32}
+    loaded = load_settings({**arguments, **settings}, components=components, environ={})
+    return build_engine_core(loaded, clock or VirtualClock())
+
+
+def request(request_id: str, prompt: int = 5, **params: Any) -> EngineCoreRequest:
+    sampling = SamplingParams(**{"temperature": 0, "seed": 0, "ignore_eos": True, "max_tokens": 4, **params})
+    return EngineCoreRequest(request_id=request_id, prompt_token_ids=list(range(3, 3 + prompt)), params=sampling)
+
+
+def run(core: EngineCore) -> list[EngineCoreOutput]:
+    outputs: list[EngineCoreOutput] = []
+    while core.has_requests():
+        for due in core.advance()[0].values():
+            outputs += due.outputs
+    return outputs

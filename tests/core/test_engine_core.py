@@ -1,0 +1,190 @@
+"""The engine core through its public door, on the oracle executor."""
+
+from typing import Any
+
+import pytest
+
+from enginecore.clock import VirtualClock
+from enginecore.conformance.oracle.model import OracleModel
+from enginecore.errors import EngineDeadError, InvalidRequestError, StepError
+from enginecore.messages import EngineCoreRequest, FinishReason
+from enginecore.sampling import PoolingParams
+from enginecore.scheduling import policy_component
+from tests.core.engines import make_core, request, run
+from tests.core.stalling import Stalling
+
+
+def test_one_terminal_output_per_request_and_it_is_the_last() -> None:
+    core = make_core()
+    for n in range(5):
+        core.add_request(request(f"r{n}", prompt=3 + n))
+    outputs = run(core)
+    for n in range(5):
+        mine = [output for output in outputs if output.request_id == f"r{n}"]
+        assert [output.finish_reason for output in mine] == [None, None, None, FinishReason.LENGTH]
+
+
+def test_outputs_go_to_their_client() -> None:
+    core = make_core()
+    for client in (0, 3):
+        wire = request(f"r{client}", max_tokens=1)
+        wire.client_index = client
+        core.add_request(wire)
+    outputs, ran = core.advance()
+    assert ran
+    assert {client: [o.request_id for o in due.outputs] for client, due in outputs.items()} == {0: ["r0"], 3: ["r3"]}
+
+
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [
+        (request("r", prompt=0), "the prompt is empty"),
+        (EngineCoreRequest(request_id="r", prompt_token_ids=[1, -1], params=request("x").params), "token id -1"),
+        (EngineCoreRequest(request_id="r", prompt_token_ids=[10**6], params=request("x").params), "token id 1000000"),
+        (EngineCoreRequest(request_id="r", prompt_token_ids=[1], params=PoolingParams()), "pooling is not supported"),
+        (
+            EngineCoreRequest(request_id="r", prompt_token_ids=[1], params=request("x").params, data_parallel_rank=0),
+            "data parallelism is not supported",
+        ),
+    ],
+)
+def test_what_can_never_run_is_refused_and_costs_nobody_else_anything(wire: EngineCoreRequest, message: str) -> None:
+    core = make_core()
+    core.add_request(request("good"))
+    with pytest.raises(InvalidRequestError, match=message):
+        core.add_request(wire)
+    assert [output.request_id for output in run(core)] == ["good"] * 4
+
+
+def test_a_failed_step_says_what_was_scheduled_but_no_prompt_and_the_engine_is_dead() -> None:
+    core = make_core(oracle={"faults": [{"kind": "fail", "step": 2}]})
+    core.add_request(request("first", prompt=7))
+    core.add_request(request("second", prompt=9))
+    core.advance()
+    with pytest.raises(EngineDeadError) as raised:
+        core.advance()
+    error = raised.value.__cause__
+    assert isinstance(error, StepError)
+    assert "step 2 (2 tokens of 2 requests: 'first': 1, 'second': 1; 0 new, 0 finished, 0 preempted)" in str(error)
+    for call in (core.advance, lambda: core.add_request(request("late")), lambda: core.call_utility("get_stats")):
+        with pytest.raises(EngineDeadError) as again:
+            call()
+        assert again.value.__cause__ is error
+
+
+def test_a_dead_executor_is_noticed_before_the_next_step() -> None:
+    core = make_core(oracle={"faults": [{"kind": "die", "step": 1}]})
+    core.add_request(request("r"))
+    with pytest.raises(EngineDeadError):
+        core.advance()
+    with pytest.raises(EngineDeadError):
+        core.add_request(request("late"))
+
+
+def test_a_scheduler_that_stalls_is_a_loud_error() -> None:
+
+    core = make_core(components=[policy_component("stalling", Stalling)], scheduler={"use": "stalling"})
+    core.add_request(request("r"))
+    with pytest.raises(
+        EngineDeadError, match="no progress: scheduler 'stalling' schedules nothing although 1 requests"
+    ):
+        core.advance()
+
+
+def test_abort_takes_effect_before_the_next_output_and_says_nothing() -> None:
+    core = make_core()
+    core.add_request(request("gone", max_tokens=50))
+    core.add_request(request("stays", max_tokens=3))
+    core.advance()
+    core.abort_requests(["gone", "never heard of"])
+    core.abort_requests(["gone"])
+    assert {output.request_id for output in run(core)} == {"stays"}
+    assert core.call_utility("get_stats").num_free_blocks == core.info.num_blocks
+
+
+def test_an_id_is_free_again_as_soon_as_it_was_aborted() -> None:
+    core = make_core()
+    core.add_request(request("r", prompt=6, max_tokens=9))
+    core.advance()
+    core.abort_requests(["r"])
+    core.add_request(request("r", prompt=8, max_tokens=2))
+    outputs = run(core)
+    model = OracleModel(core.info.vocab_size, tuple(core.info.eos_token_ids), core.info.max_model_len)
+    expected = model.expected_tokens(list(range(3, 11)), request("r", max_tokens=2).params)
+    assert [token for output in outputs for token in output.new_token_ids] == list(expected)
+
+
+def test_finish_all_gives_each_request_its_terminal_output() -> None:
+    core = make_core()
+    for n in range(3):
+        core.add_request(request(f"r{n}"))
+    core.advance()
+    (due,) = core.finish_all(FinishReason.ABORT).values()
+    assert [(output.request_id, output.finish_reason) for output in due.outputs] == [
+        (f"r{n}", FinishReason.ABORT) for n in range(3)
+    ]
+    assert run(core) == []
+
+
+# -- batch queue -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lone_request_has_two_decodes_in_flight_where_the_executor_feeds_tokens() -> None:
+    clock = VirtualClock()
+    core = make_core(oracle={"depth": 2, "feeds_tokens": True, "step_time": 1.0, "record": True}, clock=clock)
+    core.add_request(request("r", max_tokens=8))
+    run(core)
+    assert clock.now() == 8.0, "eight steps of a second, back to back"
+
+
+def test_without_feeding_a_lone_request_waits_for_each_token_and_two_share_the_queue() -> None:
+    clock = VirtualClock()
+    core = make_core(oracle={"depth": 2, "feeds_tokens": False, "step_time": 1.0}, clock=clock)
+    core.add_request(request("a", max_tokens=4))
+    core.add_request(request("b", max_tokens=4))
+    outputs = run(core)
+    assert len(outputs) == 8
+    assert core.call_utility("get_stats").num_preemptions == 0
+
+
+# -- utilities -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("get_statz", (), "no utility 'get_statz'; there are check_health, collective_rpc, get_stats, reset_prefix"),
+        ("__init__", (), "no utility '__init__'"),
+        ("call", ("get_stats",), "no utility 'call'"),
+        ("get_stats", (1,), "too many positional arguments"),
+        ("collective_rpc", (), "missing a required argument: 'method'"),
+    ],
+)
+def test_an_unknown_utility_or_a_wrong_argument_is_the_callers_error_alone(
+    name: str, arguments: tuple[Any, ...], message: str
+) -> None:
+    core = make_core()
+    with pytest.raises(InvalidRequestError, match=message):
+        core.call_utility(name, *arguments)
+    core.add_request(request("r"))
+    assert len(run(core)) == 4
+
+
+def test_reset_prefix_cache_is_refused_while_blocks_are_held_unless_told_to_preempt() -> None:
+    core = make_core()
+    core.add_request(request("r", prompt=20, max_tokens=6))
+    core.advance()
+    assert core.call_utility("reset_prefix_cache") is False
+    assert core.call_utility("get_stats").num_running == 1
+    assert core.call_utility("reset_prefix_cache", True) is True
+    stats = core.call_utility("get_stats")
+    assert (stats.num_running, stats.num_waiting, stats.num_preemptions) == (0, 1, 1)
+    assert len(run(core)) == 5
+
+
+def test_shutdown_twice_is_shutdown_once() -> None:
+    core = make_core()
+    core.shutdown()
+    core.shutdown()
+    with pytest.raises(EngineDeadError, match="was shut down"):
+        core.add_request(request("r"))
