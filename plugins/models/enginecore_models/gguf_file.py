@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from gguf import GGMLQuantizationType, GGUFReader
 from gguf.quants import dequantize
 
@@ -35,6 +37,9 @@ _LAYER_TENSORS = {
     "ffn_down": "mlp.down_proj",
 }
 
+# Llama 3's rotary embedding: by how much each frequency is divided
+_ROPE_FACTORS = "rope_freqs.weight"
+
 # what llama.cpp's converter keeps in a file whose weights are not quantised; the rest is best run in bfloat16
 _NATIVE_DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
 
@@ -62,7 +67,9 @@ class GGUFFile:
                 f"{path}: GGUF architecture {self._architecture!r} is not supported; supported: "
                 f"{', '.join(ARCHITECTURES)}. Use the model's Hugging Face folder instead"
             )
-        self._tensors = {self._hf_name(tensor.name): tensor for tensor in self._reader.tensors}
+        tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        self._rope_factors = tensors.pop(_ROPE_FACTORS, None)
+        self._tensors = {self._hf_name(name): tensor for name, tensor in tensors.items()}
 
     def config(self) -> dict[str, Any]:
         """The contents of a Hugging Face config.json."""
@@ -70,6 +77,7 @@ class GGUFFile:
         hidden_size = self._of_architecture("embedding_length")
         eos = [self._metadata(f"tokenizer.ggml.{name}_token_id", None) for name in ("eos", "eot")]
         head_dim = self._of_architecture("attention.key_length", hidden_size // heads)
+        rope_theta = self._of_architecture("rope.freq_base", 10000.0)
         self._check_rope(head_dim)
         return {
             "architectures": [ARCHITECTURES[self._architecture]],
@@ -83,8 +91,8 @@ class GGUFFile:
             "vocab_size": self.shape("model.embed_tokens.weight")[0],
             "max_position_embeddings": self._of_architecture("context_length"),
             "rms_norm_eps": self._of_architecture("attention.layer_norm_rms_epsilon"),
-            "rope_theta": self._of_architecture("rope.freq_base", 10000.0),
-            "rope_scaling": self._rope_scaling(),
+            "rope_theta": rope_theta,
+            "rope_scaling": self._rope_scaling(rope_theta),
             "tie_word_embeddings": "lm_head.weight" not in self._tensors,
             "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self._tensors,
             "mlp_bias": "model.layers.0.mlp.up_proj.bias" in self._tensors,
@@ -163,7 +171,15 @@ class GGUFFile:
                 "part of the head is not supported"
             )
 
-    def _rope_scaling(self) -> dict[str, Any] | None:
+    def _rope_scaling(self, rope_theta: float) -> dict[str, Any] | None:
+        if self._rope_factors is not None:
+            scaling = _llama3_scaling(self._rope_factors.data, rope_theta)
+            if scaling is None:
+                raise ModelError(
+                    f"{self._path}: the factors in {_ROPE_FACTORS!r} are not those of Llama 3, and others are not "
+                    "supported; use the model's Hugging Face folder instead"
+                )
+            return scaling
         kind = self._of_architecture("rope.scaling.type", "none")
         if kind == "none":
             return None
@@ -172,7 +188,29 @@ class GGUFFile:
         return scaling if original is None else {**scaling, "original_max_position_embeddings": original}
 
 
-def _unpermute(values: Any, heads: int) -> Any:
+def _llama3_scaling(factors: npt.NDArray[np.float32], rope_theta: float) -> dict[str, Any] | None:
+    """The parameters from which a converter computed these factors, None if they are not Llama 3's.
+
+    GGUF keeps the result only. All releases of Llama 3 differ in the largest factor alone, which the slowest frequency
+    shows; the others are verified. Shape of the factors: (head_dim / 2,).
+    """
+    low, high, original = 1.0, 4.0, 8192
+    factor = float(factors.max())
+    frequencies = rope_theta ** -(np.arange(len(factors)) / len(factors))
+    turns = original * frequencies / (2 * np.pi)  # how often a frequency turns within the original context
+    kept = ((turns - low) / (high - low)).clip(0, 1)
+    if not np.allclose(factors, 1 / (kept + (1 - kept) / factor), rtol=1e-3):
+        return None
+    return {
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": low,
+        "high_freq_factor": high,
+        "original_max_position_embeddings": original,
+    }
+
+
+def _unpermute(values: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
     """Undo llama.cpp's order of query and key rows: it interleaves the two halves that the rotary embedding pairs.
 
     Shape: (heads * head_dim, ...), unchanged.
