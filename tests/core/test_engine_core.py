@@ -8,7 +8,7 @@ from enginecore.clock import VirtualClock
 from enginecore.conformance.oracle.model import OracleModel
 from enginecore.errors import EngineDeadError, InvalidRequestError, StepError
 from enginecore.messages import EngineCoreRequest, FinishReason
-from enginecore.sampling import PoolingParams
+from enginecore.sampling import PoolingParams, SamplingParams
 from enginecore.scheduling import policy_component
 from tests.core.engines import make_core, request, run
 from tests.core.stalling import Stalling
@@ -85,9 +85,7 @@ def test_a_scheduler_that_stalls_is_a_loud_error() -> None:
 
     core = make_core(components=[policy_component("stalling", Stalling)], scheduler={"use": "stalling"})
     core.add_request(request("r"))
-    with pytest.raises(
-        EngineDeadError, match="no progress: scheduler 'stalling' schedules nothing although 1 requests"
-    ):
+    with pytest.raises(EngineDeadError, match=r"no progress: scheduler 'stalling' .* 1 requests are unfinished"):
         core.advance()
 
 
@@ -110,7 +108,7 @@ def test_an_id_is_free_again_as_soon_as_it_was_aborted() -> None:
     core.add_request(request("r", prompt=8, max_tokens=2))
     outputs = run(core)
     model = OracleModel(core.info.vocab_size, tuple(core.info.eos_token_ids), core.info.max_model_len)
-    expected = model.expected_tokens(list(range(3, 11)), request("r", max_tokens=2).params)
+    expected = model.expected_tokens(list(range(3, 11)), SamplingParams(temperature=0, max_tokens=2, ignore_eos=True))
     assert [token for output in outputs for token in output.new_token_ids] == list(expected)
 
 
@@ -131,10 +129,13 @@ def test_finish_all_gives_each_request_its_terminal_output() -> None:
 
 def test_a_lone_request_has_two_decodes_in_flight_where_the_executor_feeds_tokens() -> None:
     clock = VirtualClock()
-    core = make_core(oracle={"depth": 2, "feeds_tokens": True, "step_time": 1.0, "record": True}, clock=clock)
+    core = make_core(oracle={"depth": 2, "feeds_tokens": True, "step_time": 1.0}, clock=clock)
     core.add_request(request("r", max_tokens=8))
-    run(core)
-    assert clock.now() == 8.0, "eight steps of a second, back to back"
+    ended = 0.0
+    while core.has_requests():
+        for due in core.advance()[0].values():
+            ended = due.timestamp
+    assert ended == 8.0, "eight steps of a second, back to back"
 
 
 def test_without_feeding_a_lone_request_waits_for_each_token_and_two_share_the_queue() -> None:

@@ -30,7 +30,7 @@ def test_one_request_of_max_model_len_must_fit_and_the_error_says_what_would() -
 
 
 def test_more_than_the_model_was_made_for_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="max_model_len = 129 is more than .* at most 128"):
+    with pytest.raises(ConfigurationError, match=r"max_model_len = 129 is more than .* at most 128"):
         make_core(oracle={"max_model_len": 128}, max_model_len=129)
 
 
@@ -96,7 +96,7 @@ def test_an_impossible_pair_is_refused_in_a_sentence(
     component: Component, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        make_core(components=[component], **{component.kind: {"use": component.name}}, **settings)
+        make_core(components=[component], **{str(component.kind): {"use": component.name}, **settings})
 
 
 def test_a_factory_that_breaks_is_named() -> None:
