@@ -1,0 +1,83 @@
+"""Engines on the oracle executor, built from settings as any other, on a virtual clock."""
+
+from enginecore.client import make_client
+from enginecore.clock import VirtualClock
+from enginecore.conformance.oracle.model import OracleModel
+from enginecore.conformance.transcript import Transcript
+from enginecore.settings import load_settings
+
+
+class OracleEngine:
+    """An engine behind its client, and what was asked and told through it.
+
+    `oracle` holds settings of the executor; everything else is as in `load_settings`.
+    """
+
+    def __init__(self, *, oracle=None, clock=None, check_invariants=True, **settings):
+        settings.setdefault("model", "oracle")
+        settings.setdefault("max_model_len", 256)
+        settings["executor.use"] = "oracle"
+        settings["executor.oracle"] = {"record": True, **(oracle or {})}
+        settings["debug.check_invariants"] = check_invariants
+        self.clock = clock or VirtualClock()
+        self.client = make_client(load_settings(settings, environ={}), clock=self.clock)
+        self.info = self.client.info
+        self.model = OracleModel.of_engine(self.info)
+        self.transcript = Transcript()
+
+    def add(self, *requests):
+        for request in requests:
+            self.client.add_request(request)
+            self.transcript.begin(request)
+
+    def abort(self, *request_ids):
+        self.client.abort_requests(request_ids)
+        self.transcript.abort(request_ids)
+
+    def get_output(self):
+        """The next outputs, recorded."""
+        outputs = self.client.get_output().outputs
+        self.transcript.record(outputs)
+        return outputs
+
+    def run(self):
+        """To the end of all requests; checks every output, and that nothing is left behind."""
+        while self.transcript.open_ids:
+            assert self.get_output(), f"nothing to wait for, but {self.transcript.open_ids} have not ended"
+        assert self.get_output() == []
+        self.transcript.check(self.model)
+        stats = self.stats
+        assert stats.num_free_blocks == stats.num_blocks
+        assert (stats.num_running, stats.num_waiting) == (0, 0)
+        assert self.rpc("get_request_ids") == []
+
+    def rpc(self, method, *args):
+        (result,) = self.client.call_utility("collective_rpc", method, *args)
+        return result
+
+    @property
+    def stats(self):
+        return self.client.call_utility("get_stats")
+
+    @property
+    def history(self):
+        """All steps, as the executor saw them."""
+        return self.rpc("get_history")
+
+    @property
+    def tokens(self):
+        """Output tokens by request."""
+        return {story.request.request_id: story.token_ids for story in self.transcript.stories}
+
+    @property
+    def max_in_flight(self):
+        return max(trace.batches_in_flight for trace in self.history)
+
+    @property
+    def num_chunks(self):
+        """Rows that computed known tokens, and not the last one."""
+        return sum(len(trace.plan.num_scheduled_tokens) - len(trace.output.request_ids) for trace in self.history)
+
+    @property
+    def num_cached_tokens(self):
+        return sum(new.num_computed_tokens for trace in self.history for new in trace.plan.new_requests)
