@@ -16,6 +16,7 @@ from enginecore.registry.spelling import closest
 
 HOOKS = tuple(name for name in vars(HookSpecs) if name.startswith("enginecore_"))
 
+_COMPONENTS = "enginecore_components"
 _MARK = "enginecore_impl"  # the attribute that pluggy's marker sets
 _NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
 _RESERVED = frozenset({"use", *dir(BaseModel)})
@@ -34,25 +35,28 @@ def check_hooks(plugin: object) -> None:
     """
     if not isinstance(plugin, ModuleType):
         raise PluginError(f"the entry point must name a module, not {plugin!r}")
-    hooks = [name for name, value in vars(plugin).items() if _implements_hook(name, value)]
+    hooks = [hook for name, value in vars(plugin).items() if (hook := _implemented_hook(name, value))]
     if not hooks:
         raise PluginError(f"it implements no hook, so it does nothing; the hooks are {', '.join(HOOKS)}")
+    for hook in HOOKS:
+        if hooks.count(hook) > 1:
+            raise PluginError(f"it implements {hook} {hooks.count(hook)} times")
 
 
-def _implements_hook(name: str, value: Any) -> bool:
+def _implemented_hook(name: str, value: Any) -> str | None:
     options = getattr(value, _MARK, None) if inspect.isroutine(value) else None
     if options is None:
         _check_unmarked(name, value)
-        return False
-    hook = options["specname"] or name
+        return None
+    hook: str = options["specname"] or name
     if hook not in HOOKS:
         hint = closest(hook, HOOKS) or f"; the hooks are {', '.join(HOOKS)}"
         raise PluginError(f"{name}() is marked with @hookimpl, but there is no hook {hook!r}{hint}")
     if options["wrapper"] or options["hookwrapper"]:
         raise PluginError(f"{name}() is a hook wrapper: hooks of enginecore are called one by one and have no wrappers")
-    if inspect.iscoroutinefunction(value) or (hook != HOOKS[0] and inspect.isgeneratorfunction(value)):
+    if inspect.iscoroutinefunction(value) or (hook != _COMPONENTS and inspect.isgeneratorfunction(value)):
         raise PluginError(f"{name}() must be a plain function: as a coroutine or generator it would never run")
-    return True
+    return hook
 
 
 def _check_unmarked(name: str, value: Any) -> None:
@@ -73,9 +77,12 @@ def offered_components(manager: pluggy.PluginManager, plugin: object) -> tuple[C
     Raises:
         PluginError: what is wrong with them. What the plugin itself raises comes through.
     """
+    implementations = getattr(manager.hook, _COMPONENTS).get_hookimpls()
+    if not any(implementation.plugin is plugin for implementation in implementations):
+        return ()
     others = [other for other in manager.get_plugins() if other is not plugin]
-    results: list[Any] = manager.subset_hook_caller(HOOKS[0], remove_plugins=others)()
-    return checked_components(results[0]) if results else ()
+    results: list[Any] = manager.subset_hook_caller(_COMPONENTS, remove_plugins=others)()
+    return checked_components(results[0] if results else None)  # pluggy leaves None out
 
 
 def checked_components(offered: Any) -> tuple[Component, ...]:
