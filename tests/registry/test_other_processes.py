@@ -2,6 +2,8 @@
 
 import json
 import multiprocessing
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -82,11 +84,9 @@ def test_an_equal_object_is_not_the_object():
 
 
 def test_a_name_in_a_module_made_by_hand_is_no_name(monkeypatch):
-    import sys
-    from types import ModuleType
-
+    mine = Component(kind="scheduler", name="mine", factory=importable.make)
     module = ModuleType("made_by_hand")
-    module.MINE = Component(kind="scheduler", name="mine", factory=importable.make)
+    vars(module)["MINE"] = mine
     monkeypatch.setitem(sys.modules, "made_by_hand", module)
     with pytest.raises(PluginError, match="given as an object"):
-        Registry.discover().with_components([module.MINE]).spec()
+        Registry.discover().with_components([mine]).spec()

@@ -102,8 +102,8 @@ def test_components_as_objects_beat_nothing():
 
 
 def test_components_as_objects_obey_the_rules_of_plugins():
-    with pytest.raises(PluginError, match="factory must be callable"):
-        Registry.discover().with_components([Component(kind="scheduler", name="mine", factory=None)])
+    with pytest.raises(PluginError, match="this name is reserved"):
+        Registry.discover().with_components([Component(kind="scheduler", name="use", factory=make)])
 
 
 @pytest.mark.parametrize(

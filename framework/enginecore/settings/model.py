@@ -57,10 +57,10 @@ class DebugSettings(BaseModel):
 
 
 class Selection(NamedTuple):
-    """What runs for one kind."""
+    """What runs for one kind: its name, and an instance of its own settings model."""
 
     name: str
-    settings: BaseModel
+    settings: Any
 
 
 class EngineSettings(BaseSettings):

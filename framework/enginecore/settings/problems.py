@@ -112,11 +112,12 @@ def explain_unknown(path: Path, values: Values, model: type[BaseModel], registry
         for kind, table in TABLES.items():
             if path[:-1] == (table,):
                 return _explain_absent(registry, kind, path[-1])
-    known = [".".join((*path[:-1], name)) for name in (parent.model_fields if parent else ())]
+    known, prefix = list(parent.model_fields if parent else ()), "".join(f"{key}." for key in path[:-1])
     homes = [".".join(home) for home in _keys(model, ()) if home[-1] == path[-1]]
     if homes:
         return f"no such setting; did you mean {' or '.join(homes[:3])}?"
-    return "no such setting" + (closest(".".join(path), known) or f"; here these are known: {', '.join(known)}")
+    here = ", ".join(prefix + name for name in known)
+    return "no such setting" + (closest(path[-1], known, prefix) or f"; here these are known: {here}")
 
 
 def _explain_absent(registry: Registry, kind: Kind, name: str) -> str:
