@@ -79,7 +79,7 @@ def test_the_truth_ends_by_eos_stop_token_and_length():
     assert later.token_ids[-1] == 0
 
 
-# -- faults that a wrong token shows, without verification ---------------------------------------------
+# -- faults that a wrong token shows, without verification --
 
 
 def test_unverified_wrong_block_table_is_a_wrong_token():
@@ -126,7 +126,7 @@ def test_unverified_wrong_salt_is_a_wrong_token():
     assert bench.run({"b": 2}, new=[new("b", blocks=(0, 5), computed=4, salt="Y")])["b"] != right
 
 
-# -- faults that verification names ------------------------------------------------------------------------
+# -- faults that verification names --
 
 
 def violation(bench, scheduled, **changes):
@@ -224,7 +224,7 @@ def test_verified_length_is_limited():
     assert "65 tokens, above max_model_len = 64" in violation(bench, {"a": 1})
 
 
-# -- what is in flight ------------------------------------------------------------------------------------
+# -- what is in flight --
 
 
 def test_without_feeding_a_token_is_not_known_before_it_came_back():
@@ -299,7 +299,7 @@ def test_out_of_order_a_block_given_away_before_its_step_returned_is_a_wrong_tok
     assert third != right[1:2]
 
 
-# -- time --------------------------------------------------------------------------------------------------
+# -- time --
 
 
 def test_steps_take_their_time_one_after_another():
@@ -325,7 +325,7 @@ def test_real_time_passes_too():
     assert clock.now() - begin >= 0.002
 
 
-# -- faults on demand -----------------------------------------------------------------------------------------
+# -- faults on demand --
 
 
 def run_two(bench):
@@ -383,7 +383,7 @@ def test_senseless_faults_are_refused(fault):
         OracleSettings.model_validate_json(json.dumps({"faults": [fault]}))
 
 
-# -- the rest of the interface -----------------------------------------------------------------------------------
+# -- the rest of the interface --
 
 
 def test_worker_calls():

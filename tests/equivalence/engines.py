@@ -1,26 +1,37 @@
 """Engines on the oracle executor, built from settings as any other, on a virtual clock."""
 
+import pluggy
+
 from enginecore.client import make_client
 from enginecore.clock import VirtualClock
 from enginecore.conformance.oracle.model import OracleModel
 from enginecore.conformance.transcript import Transcript
+from enginecore.plugin import HookSpecs
+from enginecore.registry import Observers
 from enginecore.settings import load_settings
 
 
 class OracleEngine:
     """An engine behind its client, and what was asked and told through it.
 
-    `oracle` holds settings of the executor; everything else is as in `load_settings`.
+    `oracle` holds settings of the executor, `observer` implements observer hooks, and everything else is as in
+    `load_settings`.
     """
 
-    def __init__(self, *, oracle=None, clock=None, check_invariants=True, **settings):
+    def __init__(self, *, oracle=None, clock=None, check_invariants=True, components=(), observer=None, **settings):
         settings.setdefault("model", "oracle")
         settings.setdefault("max_model_len", 256)
         settings["executor.use"] = "oracle"
         settings["executor.oracle"] = {"record": True, **(oracle or {})}
         settings["debug.check_invariants"] = check_invariants
         self.clock = clock or VirtualClock()
-        self.client = make_client(load_settings(settings, environ={}), clock=self.clock)
+        loaded = load_settings(settings, components=components, environ={})
+        if observer is not None:
+            manager = pluggy.PluginManager("enginecore")
+            manager.add_hookspecs(HookSpecs)
+            manager.register(observer)
+            loaded.registry.observers = Observers(manager)
+        self.client = make_client(loaded, clock=self.clock)
         self.info = self.client.info
         self.model = OracleModel.of_engine(self.info)
         self.transcript = Transcript()
