@@ -27,7 +27,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         }
     },
 }  # fmt: skip
-BACKENDS = ("torch",)
+BACKENDS = ("torch", "native")
 
 
 def prompt_of(length, seed=0):

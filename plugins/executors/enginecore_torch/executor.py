@@ -48,7 +48,7 @@ class SingleExecutor:
             device=self._device,
         )
         attention = make_attention(settings.attention, shape)
-        ops = make_ops(settings.ops, self._device)
+        ops = make_ops(settings.ops, dtype, self._device)
         model = architecture(
             config, ops=ops, attention=attention, num_positions=max_model_len, dtype=dtype, device=self._device
         )

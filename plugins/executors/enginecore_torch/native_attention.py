@@ -1,0 +1,117 @@
+"""Attention in C: reads the paged KV cache in place, for decodes and prompts alike, whatever is cached of them."""
+
+import ctypes
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from enginecore.errors import ConfigurationError
+from enginecore_torch.attention import AttentionBatch, AttentionShape
+from enginecore_torch.native_build import load_kernels
+
+PARALLEL_FROM = 1 << 17
+"""Products of a query and a key element, per layer; below, waking threads costs more than it saves."""
+
+KVCache = tuple[torch.Tensor, torch.Tensor]
+"""Keys and values of one layer, flat, in the layout that kernels.c describes."""
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = (
+        ("kv_heads", ctypes.c_long), ("group", ctypes.c_long), ("head_dim", ctypes.c_long),
+        ("block_size", ctypes.c_long), ("scale", ctypes.c_float),
+    )  # fmt: skip
+
+
+class _StepStruct(ctypes.Structure):
+    _fields_ = (
+        ("query_starts", ctypes.c_void_p), ("seq_lens", ctypes.c_void_p), ("tables", ctypes.c_void_p),
+        ("tile_request", ctypes.c_void_p), ("tile_start", ctypes.c_void_p), ("table_width", ctypes.c_long),
+        ("tiles", ctypes.c_long), ("parallel", ctypes.c_long),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The kernel's view of a step, and the arrays that it points into."""
+
+    struct: _StepStruct
+    arrays: tuple[np.ndarray, ...]
+
+
+class NativeAttention:
+    """CPU, float32 and bfloat16. Blocks are padded to 16 tokens in memory, heads to 16 dimensions."""
+
+    name = "native"
+
+    def __init__(self, shape: AttentionShape) -> None:
+        """Compile, if it is the first time here.
+
+        Raises:
+            ConfigurationError: the kernels cannot be compiled or loaded, or this is not a CPU.
+        """
+        if shape.device.type != "cpu":
+            raise ConfigurationError(f'attention "native" runs on the CPU, not on {shape.device}; choose "torch"')
+        kernels = load_kernels(shape.dtype)
+        self._shape = shape
+        self._struct = _Shape(
+            shape.num_kv_heads, shape.group_size, shape.head_dim, shape.block_size, 1 / math.sqrt(shape.head_dim)
+        )
+        self._struct_pointer = ctypes.addressof(self._struct)
+        for name in ("tile_tokens", "key_block_size", "value_block_size"):
+            function = getattr(kernels, name)
+            function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_long
+        self._tile_tokens = int(kernels.tile_tokens(self._struct_pointer))
+        self._key_size = shape.num_kv_heads * int(kernels.key_block_size(self._struct_pointer))
+        self._value_size = shape.num_kv_heads * int(kernels.value_block_size(self._struct_pointer))
+        self._attention = kernels.attention
+        self._attention.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_long] + [ctypes.c_void_p] * 3
+        self._attention.restype = None
+
+    @property
+    def page_size_bytes(self) -> int:
+        return (self._key_size + self._value_size) * self._shape.dtype.itemsize
+
+    def new_kv_cache(self, num_blocks: int) -> KVCache:
+        return self._zeros(num_blocks * self._key_size), self._zeros(num_blocks * self._value_size)
+
+    def _zeros(self, size: int) -> torch.Tensor:
+        """From calloc, which touches no page: torch.zeros would write all of them now."""
+        return torch.from_numpy(np.zeros(size * self._shape.dtype.itemsize, np.uint8)).view(self._shape.dtype)
+
+    def prepare(self, batch: AttentionBatch) -> _Step:
+        counts = np.diff(batch.query_starts)
+        tiles = -(-counts // self._tile_tokens)
+        requests = np.repeat(np.arange(len(counts), dtype=np.int32), tiles)
+        before = np.cumsum(tiles) - tiles
+        starts = ((np.arange(len(requests)) - np.repeat(before, tiles)) * self._tile_tokens).astype(np.int32)
+        work = int((counts * batch.seq_lens).sum()) * self._shape.num_heads * self._shape.head_dim
+        arrays = (batch.query_starts, batch.seq_lens, np.ascontiguousarray(batch.block_tables), requests, starts)
+        struct = _StepStruct(
+            *(array.ctypes.data for array in arrays),
+            batch.block_tables.shape[1],
+            len(requests),
+            work > PARALLEL_FROM,
+        )
+        return _Step(struct, arrays)
+
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kv_cache: KVCache, metadata: _Step
+    ) -> torch.Tensor:
+        tokens, heads, head_dim = query.shape
+        out = query.new_empty((tokens, heads * head_dim))
+        keys, values = kv_cache
+        self._attention(
+            self._struct_pointer,
+            ctypes.addressof(metadata.struct),
+            query.data_ptr(),
+            key.data_ptr(),
+            value.data_ptr(),
+            query.stride(0),
+            keys.data_ptr(),
+            values.data_ptr(),
+            out.data_ptr(),
+        )
+        return out

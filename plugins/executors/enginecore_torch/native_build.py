@@ -1,0 +1,86 @@
+"""Compiles the C kernels with the system's compiler, once per machine, compiler and source, and loads them."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from enginecore_models.cache import cache_root
+
+from enginecore.errors import ConfigurationError
+
+SOURCE = Path(__file__).with_name("kernels.c")
+# no -ffast-math: the kernels tell a NaN from a number. Cells are read as what they hold, hence the aliasing flag.
+FLAGS = (
+    "-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-fno-strict-aliasing", "-fno-math-errno",
+    "-fno-trapping-math",
+)  # fmt: skip
+TIMEOUT = 120.0  # seconds; compiling takes one
+STORAGE_FLAGS = {torch.float32: (), torch.bfloat16: ("-DBFLOAT16",)}
+
+
+def load_kernels(dtype: torch.dtype) -> ctypes.CDLL:
+    """The kernels for this storage type, from the user's cache or freshly compiled.
+
+    torch is loaded by now: the library's OpenMP is torch's own, so both share one pool of threads.
+
+    Raises:
+        ConfigurationError: no compiler, or it failed; says what it said.
+    """
+    if dtype not in STORAGE_FLAGS:
+        raise ConfigurationError(f"the native kernels store float32 or bfloat16, not {dtype}")
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or shutil.which(compiler) is None:
+        raise ConfigurationError('no C compiler was found (cc, gcc, clang or $CC); install one, or choose "torch"')
+    command = [compiler, *FLAGS, *STORAGE_FLAGS[dtype]]
+    folder = cache_root() / "kernels"
+    library = folder / f"{_fingerprint(tuple(command))}.so"
+    try:
+        if not library.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _compile(command, library)
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise ConfigurationError(f"the native kernels cannot be kept in {folder} or loaded: {error}") from error
+
+
+@cache
+def _fingerprint(command: tuple[str, ...]) -> str:
+    """Of all that the result depends on: source, flags, compiler and processor."""
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    parts = (SOURCE.read_text(), " ".join(command), version.stdout, _processor())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _processor() -> str:
+    """What -march=native stands for: a home folder may be shared by different machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
+
+
+def _compile(command: list[str], library: Path) -> None:
+    """Under a name of its own first: processes may race, and the last to finish wins with the same content."""
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix=".partial-") as partial:
+        made = Path(partial) / library.name
+        try:
+            done = subprocess.run(
+                [*command, str(SOURCE), "-o", str(made), "-lm"],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ConfigurationError(f"compiling the native kernels took more than {TIMEOUT:.0f} s") from error
+        if done.returncode:
+            raise ConfigurationError(f"{command[0]} could not compile the native kernels: {done.stderr.strip()[-2000:]}")
+        made.replace(library)
