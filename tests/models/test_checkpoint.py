@@ -140,7 +140,11 @@ def test_integers_are_not_weights(folder):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_written_file_is_one_that_safetensors_reads(tmp_path, dtype):
-    weights = {"a": torch.randn(3, 5).to(dtype), "b.é": torch.randn(7).to(dtype), "none": torch.zeros(0, 4, dtype=dtype)}
+    weights = {
+        "a": torch.randn(3, 5).to(dtype),
+        "b.é": torch.randn(7).to(dtype),
+        "none": torch.zeros(0, 4, dtype=dtype),
+    }
     shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     write_safetensors(tmp_path / "model.safetensors", dtype, shapes, iter(weights.items()))
     read = load_file(tmp_path / "model.safetensors")

@@ -26,12 +26,12 @@ CONFIG = {
 
 
 def byte_level_tokenizer() -> Tokenizer:
-    """Every byte is a token, some pairs are; a text begins with <s>."""
+    """320 tokens: every byte, some longer ones, <s> with which a text begins, </s>."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=CONFIG["vocab_size"],
+        vocab_size=320,
         special_tokens=[AddedToken(text, special=True, normalized=False) for text in ("<s>", "</s>")],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -42,9 +42,20 @@ def byte_level_tokenizer() -> Tokenizer:
 
 
 def byte_fallback_tokenizer() -> Tokenizer:
-    """As Llama 2's: pieces with a visible space, bytes for what is in no piece."""
+    """290 tokens, as Llama 2 has them: pieces with a visible space, bytes for what is in no piece."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *letters, "▁a", "▁the", "th", "▁t"]
+    pieces = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "▁",
+        *letters,
+        "▁a",
+        "▁the",
+        "th",
+        "▁t",
+    ]
     vocabulary = {piece: token for token, piece in enumerate(pieces)}
     merges = [("▁", "a"), ("▁", "t"), ("t", "h")]
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
@@ -54,6 +65,16 @@ def byte_fallback_tokenizer() -> Tokenizer:
     )
     tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
     return tokenizer
+
+
+def byte_tokens(tokenizer: Tokenizer, data: bytes) -> list[int]:
+    """One token per byte, as a model may emit them though the encoder would not."""
+    if tokenizer.token_to_id("<0x00>") is not None:
+        return [tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in data]
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in shown]  # GPT-2 shows these from U+0100 on
+    letters = {byte: chr(byte) for byte in shown} | {byte: chr(256 + i) for i, byte in enumerate(hidden)}
+    return [tokenizer.token_to_id(letters[byte]) for byte in data]
 
 
 def write_tokenizer(folder: Path, tokenizer: Tokenizer, **config: object) -> Path:
