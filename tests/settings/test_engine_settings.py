@@ -23,13 +23,13 @@ def test_settings_and_their_tables_are_frozen():
 
 def test_settings_without_components_say_what_is_missing():
     with pytest.raises(ConfigurationError, match="no table for executor 'single'"):
-        EngineSettings().component("executor")
+        _ = EngineSettings().component("executor").settings
 
 
 def test_use_is_no_component():
     settings = settings_model(load().registry).model_validate({"scheduler": {"use": "use"}})
     with pytest.raises(ConfigurationError, match="no table for scheduler 'use'"):
-        settings.component("scheduler")
+        _ = settings.component("scheduler").settings
 
 
 def test_the_table_of_tokenizers_is_tokenization():
@@ -51,7 +51,8 @@ def test_the_schema_covers_the_tables_of_loaded_components():
 def report(plain, queue):
     """Runs in the child."""
     loaded = restore_settings(json.loads(plain))
-    name, settings = loaded.settings.component("scheduler")
+    chosen = loaded.settings.component("scheduler")
+    name, settings = chosen.name, chosen.settings
     queue.put((name, settings.weight, loaded.settings.model_dump(mode="json"), dict(loaded.sources)))
 
 

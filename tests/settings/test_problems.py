@@ -111,7 +111,8 @@ def test_long_values_are_cut():
 
 def test_what_the_chosen_component_requires_must_be_set():
     assert message_of({"scheduler.use": "needy"}) == "scheduler.needy.path: must be set"
-    name, settings = load({"scheduler.use": "needy", "scheduler.needy.path": "p"}).settings.component("scheduler")
+    chosen = load({"scheduler.use": "needy", "scheduler.needy.path": "p"}).settings.component("scheduler")
+    name, settings = chosen.name, chosen.settings
     assert (name, settings.path, settings.depth) == ("needy", "p", 1)
     assert load().settings.component("scheduler").name == "fcfs"  # not chosen: nothing is required
 

@@ -49,7 +49,8 @@ def test_precedence_and_origin(tmp_path):
     loaded = load({"block_size": 64, "scheduler.use": "shapes"}, environ=environ, config_file=file)
     settings = loaded.settings
     assert (settings.model, settings.seed, settings.block_size, settings.max_num_seqs) == ("from-file", 2, 64, 256)
-    name, shapes = settings.component("scheduler")
+    chosen = settings.component("scheduler")
+    name, shapes = chosen.name, chosen.settings
     assert (name, shapes.weight, shapes.loud) == ("shapes", 2.0, True)
     expected = {
         "model": f"file {file}",
@@ -163,7 +164,8 @@ def test_overrides_may_be_quoted_and_go_on_top_of_tables():
     arguments = {"scheduler": {"use": "fcfs", "shapes": {"loud": True}}} | parse_overrides(
         ['scheduler.use="shapes"', "scheduler.shapes.weight = 2.5", "scheduler.shapes.names = ['a', 'b']"]
     )
-    name, settings = load(arguments).settings.component("scheduler")
+    chosen = load(arguments).settings.component("scheduler")
+    name, settings = chosen.name, chosen.settings
     assert (name, settings.weight, settings.loud, settings.names) == ("shapes", 2.5, True, ("a", "b"))
 
 

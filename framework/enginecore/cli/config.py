@@ -41,7 +41,7 @@ def _print_table(loaded: Loaded) -> None:
 
 def _effective(loaded: Loaded) -> Iterator[tuple[str, Any]]:
     values = loaded.settings.model_dump(mode="json")
-    in_use = {table: loaded.settings.table(kind).use for kind, table in TABLES.items()}
+    in_use = {table: loaded.settings.component(kind).name for kind, table in TABLES.items()}
     for key, source in loaded.sources.items():
         table, *rest = key.split(".")
         idle = table in in_use and rest[0] not in ("use", in_use[table])

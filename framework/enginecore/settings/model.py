@@ -1,7 +1,8 @@
 """`EngineSettings`: every setting, its type and its default."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -56,11 +57,37 @@ class DebugSettings(BaseModel):
     check_invariants: bool = Field(default=False, description="Check every component's books after every step. Slow.")
 
 
-class Selection(NamedTuple):
-    """What runs for one kind: its name, and an instance of its own settings model."""
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What runs for one kind.
 
-    name: str
-    settings: Any
+    Attributes:
+        kind: Which.
+        table: Its table.
+    """
+
+    kind: Kind
+    table: ComponentTable
+
+    @property
+    def name(self) -> str:
+        """The component that `use` names, whether it is there or not: see `Registry.get`."""
+        return self.table.use
+
+    @property
+    def settings(self) -> Any:
+        """An instance of the component's own settings model.
+
+        Raises:
+            ConfigurationError: these settings were made without that component.
+        """
+        settings = getattr(self.table, self.name) if self.name in type(self.table).model_fields else None
+        if not isinstance(settings, BaseModel):
+            raise ConfigurationError(
+                f"these settings hold no table for {self.kind} {self.name!r}: no plugin that offers it was loaded "
+                "with them"
+            )
+        return settings
 
 
 class EngineSettings(BaseSettings):
@@ -138,24 +165,9 @@ class EngineSettings(BaseSettings):
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return settings
 
-    def table(self, kind: Kind) -> ComponentTable:
-        """The table of a kind."""
-        table: ComponentTable = getattr(self, TABLES[kind])
-        return table
-
     def component(self, kind: Kind) -> Selection:
-        """The name of the component that runs for a kind, and its own settings.
-
-        Raises:
-            ConfigurationError: these settings were made without that component.
-        """
-        table = self.table(kind)
-        settings = getattr(table, table.use, None) if table.use in type(table).model_fields else None
-        if not isinstance(settings, BaseModel):
-            raise ConfigurationError(
-                f"these settings hold no table for {kind} {table.use!r}: no plugin that offers it was loaded with them"
-            )
-        return Selection(table.use, settings)
+        """Which component runs for a kind, and its own settings."""
+        return Selection(kind, getattr(self, TABLES[kind]))
 
 
 def _switches(raw: Any, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
