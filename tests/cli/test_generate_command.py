@@ -31,15 +31,18 @@ def options(tmp_path_factory):
     return ["--config", str(file)]
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 @pytest.fixture
 def run(options, capsys, monkeypatch):
     """Runs a command; returns exit code, stdout and stderr."""
 
     def run(*arguments, stdin=None, terminal=False):
         if stdin is not None:
-            stream = io.StringIO(stdin)
-            stream.isatty = lambda: terminal
-            monkeypatch.setattr(sys, "stdin", stream)
+            monkeypatch.setattr(sys, "stdin", Terminal(stdin) if terminal else io.StringIO(stdin))
         with pytest.raises(SystemExit) as exit:
             main([*arguments, *options])
         captured = capsys.readouterr()

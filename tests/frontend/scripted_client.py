@@ -1,6 +1,7 @@
 """An engine core in a few lines: its model says what it is told to, its stop checks are the kernel's own."""
 
 from collections.abc import Callable
+from typing import Any
 
 from enginecore.errors import InvalidRequestError
 from enginecore.messages import (
@@ -16,7 +17,7 @@ from tests.frontend.byte_tokenizer import EOS
 
 
 def make_info(**changes):
-    values = {
+    values: dict[str, Any] = {
         "model": "scripted",
         "max_model_len": 128,
         "vocab_size": 300,
@@ -53,7 +54,7 @@ class ScriptedClient:
         self.late: list[EngineCoreOutput] = []
         self.num_steps = 0
         self.num_shutdowns = 0
-        self.utilities: list[tuple] = []
+        self.utilities: list[tuple[Any, ...]] = []
         self.on_output: Callable[[], None] = lambda: None
 
     def add_request(self, request):

@@ -2,7 +2,7 @@ import pytest
 
 from enginecore import SamplingParams
 from enginecore.errors import InvalidRequestError
-from enginecore.frontend.input_processor import MAX_HINTS, InputProcessor, check_request_id, derive_seed
+from enginecore.frontend.input_processor import MAX_HINTS, InputProcessor, RequestFields, check_request_id, derive_seed
 from enginecore.sampling import PoolingParams
 from tests.frontend.byte_tokenizer import ByteTokenizer
 from tests.frontend.scripted_client import make_info
@@ -79,7 +79,7 @@ def test_min_tokens_that_cannot_be_reached_are_refused():
 
 def test_stop_token_ids_must_be_in_the_vocabulary():
     with pytest.raises(InvalidRequestError, match=r"stop_token_ids must be in \[0, 300\).*got 300"):
-        make().process([1], SamplingParams(stop_token_ids=[299, 300]))
+        make().process([1], SamplingParams(stop_token_ids=(299, 300)))
 
 
 def test_default_parameters_are_those_of_sampling_params():
@@ -114,15 +114,17 @@ def test_fields_beside_the_prompt_are_typed_and_bounded(fields, says):
 
 
 def test_fields_reach_the_engine_core():
-    fields = {"priority": 2, "tenant": "a", "cache_salt": "s", "hints": {"length": 3}, "skip_prefix_cache": True}
-    request = make().process([1, 2], SamplingParams(), {**fields, "deadline": 4.5}).to_request("r-0", seed=11)
-    assert (request.request_id, request.prompt_token_ids, request.params.seed) == ("r-0", [1, 2], 11)
+    fields = RequestFields(
+        priority=2, tenant="a", deadline=4.5, cache_salt="s", hints={"length": 3}, skip_prefix_cache=True
+    )
+    request = make().process([1, 2], SamplingParams(), fields).to_request("r-0", seed=11)
+    assert (request.request_id, request.prompt_token_ids, request.arrival_time) == ("r-0", [1, 2], None)
     assert {name: getattr(request, name) for name in fields} == fields
-    assert (request.deadline, request.arrival_time) == (4.5, None)
 
 
-def test_a_seed_of_its_own_is_kept():
-    assert make().process([1], SamplingParams(seed=5)).to_request("r-0", seed=11).params.seed == 5
+def test_the_drawn_seed_is_used_where_a_request_has_none():
+    requests = [make().process([1], SamplingParams(seed=seed)).to_request("r-0", seed=11) for seed in (None, 5)]
+    assert [request.params for request in requests] == [SamplingParams(seed=11), SamplingParams(seed=5)]
 
 
 def test_derived_seeds_are_stable_and_differ():
@@ -140,8 +142,8 @@ def test_request_ids_are_strings_of_bounded_length(request_id):
 
 def test_a_conversation_becomes_text_and_token_ids():
     prompt = make().render_chat([{"role": "user", "content": "Hi"}], variables={"mood": "good"})
-    assert prompt["prompt"] == "<user>Hi\nmood=good\n<assistant>"
-    assert prompt["prompt_token_ids"] == [*b"<user>Hi\nmood=good\n<assistant>"]
+    text = "<user>Hi\nmood=good\n<assistant>"
+    assert prompt == {"prompt": text, "prompt_token_ids": [*text.encode()]}
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,11 @@ def make(script=lambda request: request.prompt_token_ids, **options):
     return llm, client
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def texts(outputs):
     return [output.outputs[0].text for output in outputs]
 
@@ -253,8 +258,7 @@ def test_a_stream_that_is_left_early_ends_what_still_runs():
 def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     llm, _ = make()
     for terminal, asked, shown in [(True, True, True), (False, True, False), (True, False, False)]:
-        stderr = io.StringIO()
-        stderr.isatty = lambda terminal=terminal: terminal
+        stderr = Terminal() if terminal else io.StringIO()
         monkeypatch.setattr("sys.stderr", stderr)
         assert texts(llm.generate(["ab", "cd"], use_tqdm=asked)) == ["ab", "cd"]
         assert ("2/2" in stderr.getvalue() and "tok/s" in stderr.getvalue()) is shown

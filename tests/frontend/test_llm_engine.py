@@ -22,6 +22,11 @@ def drain(engine):
     return outputs
 
 
+def seed_of(request):
+    assert isinstance(request.params, SamplingParams)
+    return request.params.seed
+
+
 def ends(outputs):
     return [(output.request_id, output.outputs[0].finish_reason) for output in outputs if output.finished]
 
@@ -40,7 +45,7 @@ def test_requests_run_side_by_side_and_end_once_each():
 
 def test_a_stop_string_ends_the_request_in_the_engine_core_too():
     engine, client = make()
-    engine.add_request("a", "Hi", SamplingParams(max_tokens=50, stop="cd"), output_kind=FINAL_ONLY)
+    engine.add_request("a", "Hi", SamplingParams(max_tokens=50, stop=("cd",)), output_kind=FINAL_ONLY)
     (output,) = drain(engine)
     assert (output.outputs[0].text, output.outputs[0].stop_reason) == ("ab", "cd")
     assert client.aborted == [client.requests[0].request_id]
@@ -131,7 +136,7 @@ def test_seeds_depend_on_the_engine_seed_and_the_number_of_the_accepted_request(
         engine.add_request("no", "Hi", adapter="x")
     engine.add_request("b", "Hi", SamplingParams(seed=3))
     engine.add_request("c", "Hi")
-    assert [request.params.seed for request in client.requests] == [derive_seed(7, 0), 3, derive_seed(7, 2)]
+    assert [seed_of(request) for request in client.requests] == [derive_seed(7, 0), 3, derive_seed(7, 2)]
 
 
 def test_a_dead_engine_core_is_loud_and_every_live_request_still_gets_its_end():
@@ -199,7 +204,7 @@ def test_utilities_and_shutdown_reach_the_engine_core():
 def test_all_that_is_kept_of_ended_requests_is_nothing():
     engine, client = make()
     for number in range(20):
-        engine.add_request(str(number), "Hi", SamplingParams(max_tokens=3, stop=["c", str(number)], logprobs=2))
+        engine.add_request(str(number), "Hi", SamplingParams(max_tokens=3, stop=("c", str(number)), logprobs=2))
         if number % 3 == 0:
             engine.abort_request(str(number))
     assert len(ends(drain(engine))) == 20

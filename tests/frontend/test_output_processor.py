@@ -35,15 +35,15 @@ def run(
     **params,
 ):
     """All outputs of one request whose model gives `token_ids`, with `reason` in the step of the last one."""
-    params = SamplingParams(max_tokens=len(token_ids) or 1, **params)
+    sampling = SamplingParams(max_tokens=len(token_ids) or 1, **params)
     processor = OutputProcessor(lambda: tokenizer, VirtualClock())
-    processor.add_request("r", "r-0", EngineInput(None, prompt, params), kind)
+    processor.add_request("r", "r-0", EngineInput(None, prompt, sampling), kind)
     outputs, aborted = [], []
     for start in range(0, max(len(token_ids), 1), per_step):
         step = token_ids[start : start + per_step]
         last = start + per_step >= len(token_ids)
         output = EngineCoreOutput("r-0", step, reason if last else None, stop_reason if last else None)
-        if params.logprobs is not None:
+        if sampling.logprobs is not None:
             output.logprobs = logprobs_of(step)
         made, abort = processor.process_outputs(EngineCoreOutputs(outputs=[output]))
         outputs += made
@@ -105,7 +105,7 @@ def test_a_prompt_that_ends_within_a_character_is_not_repeated():
 
 def test_an_abort_shows_what_was_held_back_and_the_open_character_once():
     processor = OutputProcessor(lambda: PLAIN, VirtualClock())
-    processor.add_request("r", "r-0", EngineInput(None, PROMPT, SamplingParams(stop=["xyz"])), DELTA)
+    processor.add_request("r", "r-0", EngineInput(None, PROMPT, SamplingParams(stop=("xyz",))), DELTA)
     tokens = [*b"wxy", 0xF0]
     made, _ = processor.process_outputs(EngineCoreOutputs(outputs=[EngineCoreOutput("r-0", tokens)]))
     aborted, core_ids = processor.abort_requests(["r", "r", "unknown"])
@@ -348,6 +348,7 @@ def test_without_detokenize_no_tokenizer_is_loaded():
     made, _ = processor.process_outputs(EngineCoreOutputs(outputs=[output]))
     completion = made[0].outputs[0]
     assert (completion.text, completion.token_ids) == ("", [5, 6])
+    assert completion.logprobs is not None
     assert completion.logprobs[0] == {5: Logprob(-0.25, 2, None), 65: Logprob(-0.125, 1, None)}
 
 
@@ -361,7 +362,7 @@ def test_a_request_may_end_without_a_token():
 
 def test_an_error_of_the_core_ends_the_request_with_its_text_so_far():
     processor = OutputProcessor(lambda: PLAIN, VirtualClock())
-    processor.add_request("r", "r-0", EngineInput(None, PROMPT, SamplingParams(stop=["xy"])), FINAL_ONLY)
+    processor.add_request("r", "r-0", EngineInput(None, PROMPT, SamplingParams(stop=("xy",))), FINAL_ONLY)
     steps = [EngineCoreOutput("r-0", [*b"ax"]), EngineCoreOutput("r-0", [], FinishReason.ERROR, error="out of luck")]
     made = [processor.process_outputs(EngineCoreOutputs(outputs=[step])) for step in steps]
     assert made[0] == ([], [])
@@ -425,7 +426,7 @@ def test_a_live_request_id_is_refused_and_the_live_one_goes_on():
 def test_nothing_is_kept_of_requests_that_have_ended():
     processor = OutputProcessor(lambda: PLAIN, VirtualClock())
     for number in range(50):
-        params = SamplingParams(stop=[f"stop {number}"], logprobs=1)
+        params = SamplingParams(stop=(f"stop {number}",), logprobs=1)
         processor.add_request("r", f"r-{number}", EngineInput(None, PROMPT, params), DELTA)
         output = EngineCoreOutput(f"r-{number}", [97], FinishReason.LENGTH, logprobs=logprobs_of([97]))
         processor.process_outputs(EngineCoreOutputs(outputs=[output]))

@@ -26,12 +26,10 @@ class Tally:
 
     def add(self, output: RequestOutput) -> None:
         """Count the last output of a request."""
-        metrics = output.metrics
         self._num_requests += 1
-        if metrics is not None:
-            self._num_output_tokens += metrics.num_output_tokens
-            if metrics.time_to_first_token is not None:
-                self._ttfts.append(metrics.time_to_first_token)
+        self._num_output_tokens += output.metrics.num_output_tokens
+        if (ttft := output.metrics.time_to_first_token) is not None:
+            self._ttfts.append(ttft)
 
     def __str__(self) -> str:
         seconds = max(self._clock.now() - self._started, 1e-9)
@@ -66,8 +64,8 @@ def as_plain(index: int, prompt: str, output: RequestOutput) -> dict[str, Any]:
         "num_prompt_tokens": len(output.prompt_token_ids),
         "num_cached_tokens": output.num_cached_tokens,
         "num_output_tokens": len(completion.token_ids),
-        "ttft": metrics and metrics.time_to_first_token,
-        "e2e_latency": metrics and metrics.e2e_latency,
+        "ttft": metrics.time_to_first_token,
+        "e2e_latency": metrics.e2e_latency,
     }
 
 

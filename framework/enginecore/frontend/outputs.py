@@ -1,7 +1,7 @@
 """What users get. Names and fields follow vLLM's, so that scripts move over."""
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 class RequestOutputKind(enum.Enum):
@@ -115,8 +115,8 @@ class RequestOutput:
     request_id: str
     prompt: str | None
     prompt_token_ids: list[int]
-    outputs: list[CompletionOutput] = field(default_factory=list)
-    finished: bool = False
-    num_cached_tokens: int = 0
-    metrics: RequestMetrics | None = None
+    outputs: list[CompletionOutput]
+    finished: bool
+    num_cached_tokens: int
+    metrics: RequestMetrics
     error: str | None = None
