@@ -18,13 +18,14 @@ from enginecore.settings import load_settings
 
 BLOCK, PROMPT, WARM_UP, STEPS = 16, 256, 20, 140
 CLOCK = RealClock()
+ORACLE = {"verify": False, "max_model_len": 1024, "vocab_size": 50_000, "kv_memory": 1 << 30}
 
 
 def start(running: int) -> EngineCore:
     """An engine core whose requests are all past their prompts."""
     loaded = load_settings(
         {
-            "executor": {"use": "oracle", "oracle": {"verify": False, "max_model_len": 1024, "vocab_size": 50_000}},
+            "executor": {"use": "oracle", "oracle": ORACLE},
             "block_size": BLOCK,
             "num_kv_blocks": running * (PROMPT + 256) // BLOCK + 100,
             "max_num_seqs": running,

@@ -76,7 +76,7 @@ class PositionLogprobs(Message):
     sampled_rank: int
 
 
-class EngineCoreOutput(msgspec.Struct, array_like=True, omit_defaults=True):
+class EngineCoreOutput(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """What one step gave one request. Exactly one output of a request has a `finish_reason`, its last.
 
     Attributes:

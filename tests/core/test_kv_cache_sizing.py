@@ -24,8 +24,8 @@ def test_the_number_of_blocks_overrides_the_memory() -> None:
 @pytest.mark.parametrize(
     ("budget", "message"),
     [
-        (Budget(100_001), "only .* GiB are free"),
-        (Budget(3_999), "does not pay for one block of 16 tokens, which takes 4000 bytes"),
+        (Budget(100_001), r"97.66 KiB, but only 97.66 KiB are free"),
+        (Budget(3_999), "does not pay for one block of 16 tokens, which takes 3.91 KiB"),
         (Budget(0.5, num_blocks=26), "at most 25 blocks fit"),
     ],
 )

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from enginecore.errors import ConfigurationError
 from enginecore.interfaces import KVCacheConfig, KVCacheSpec
 
-GIB = 1 << 30
+
+def readable(size: int) -> str:
+    """Bytes in the largest binary unit that leaves a number of at least 1."""
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >> shift:
+            return f"{size / (1 << shift):.2f} {unit}"
+    return f"{size} bytes"
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Budget:
             return int(self.memory * available)
         if self.memory > available:
             raise ConfigurationError(
-                f"kv_cache_memory = {self.memory / GIB:.2f} GiB, but only {available / GIB:.2f} GiB are free; "
+                f"kv_cache_memory = {readable(self.memory)}, but only {readable(available)} are free; "
                 "lower it, or give a fraction such as 0.5"
             )
         return self.memory
@@ -62,13 +68,13 @@ def size_kv_cache(specs: Mapping[str, KVCacheSpec], available: int, budget: Budg
         num_blocks = budget.bytes_of(available) // block_bytes
     elif num_blocks * block_bytes > available:
         raise ConfigurationError(
-            f"num_kv_blocks = {num_blocks} takes {num_blocks * block_bytes / GIB:.2f} GiB "
-            f"({block_bytes} bytes a block), but only {available / GIB:.2f} GiB are free; "
+            f"num_kv_blocks = {num_blocks} takes {readable(num_blocks * block_bytes)} "
+            f"({block_bytes} bytes a block), but only {readable(available)} are free; "
             f"at most {available // block_bytes} blocks fit"
         )
     if num_blocks < 1:
         raise ConfigurationError(
-            f"kv_cache_memory does not pay for one block of {sizes[0]} tokens, which takes {block_bytes} bytes; "
-            f"{available} bytes are free"
+            f"kv_cache_memory does not pay for one block of {sizes[0]} tokens, which takes {readable(block_bytes)}; "
+            f"{readable(available)} are free"
         )
     return KVCacheConfig(num_blocks=num_blocks, block_size=sizes[0], groups=(tuple(specs),))

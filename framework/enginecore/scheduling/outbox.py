@@ -14,9 +14,13 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._due)
 
+    def due_to(self, client_index: int) -> list[EngineCoreOutput]:
+        """What is due to a client; whoever has many to add adds them here."""
+        return self._due.setdefault(client_index, [])
+
     def add(self, client_index: int, output: EngineCoreOutput) -> None:
         """Put one in."""
-        self._due.setdefault(client_index, []).append(output)
+        self.due_to(client_index).append(output)
 
     def add_terminal(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         """Put in the last output of a request that ends without a token."""

@@ -79,6 +79,7 @@ class Settlement:
     ) -> None:
         """The hot loop: once per running request and step."""
         stale, outbox = batch.stale, self._lives.outbox
+        client, due = -1, list[EngineCoreOutput]()
         for state, sampled in zip(batch.decodes, tokens, strict=False):
             if (stale and state in stale) or sampled is None or len(sampled) != 1:
                 self._accept_odd(state, sampled, state in stale, logprobs)
@@ -87,7 +88,9 @@ class Settlement:
             request.num_computed_tokens += 1
             accepted = request.append(sampled)
             output = EngineCoreOutput(request.request_id, accepted)
-            outbox.add(request.client_index, output)
+            if request.client_index != client:
+                client, due = request.client_index, outbox.due_to(request.client_index)
+            due.append(output)
             if logprobs:
                 output.logprobs = logprobs.get(request.request_id)
             if request.num_computed_tokens >= state.publish_at:
