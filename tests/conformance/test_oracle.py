@@ -299,6 +299,15 @@ def test_out_of_order_a_block_given_away_before_its_step_returned_is_a_wrong_tok
     assert third != right[1:2]
 
 
+def test_a_prefix_may_be_shared_once_the_step_that_wrote_it_has_returned():
+    bench = make_oracle(depth=2, feeds_tokens=True)
+    first = bench.submit({"a": 6}, new=[new()])
+    second = bench.submit({"b": 2}, new=[new("b", blocks=(0, 5), computed=4)])
+    bench.result(first)
+    with pytest.raises(InvariantError, match=r"block 0, which step 0 writes; .* had not returned"):
+        bench.result(second)
+
+
 # -- time --
 
 

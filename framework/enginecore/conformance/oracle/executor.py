@@ -193,11 +193,11 @@ class OracleExecutor:
         self._fail_if_told(plan.step)
         worker = self._get_worker()
         if self._verifier:
-            self._verifier.check_plan(plan)
+            self._verifier.check_plan(plan, batch.last_returned)
         worker.apply(plan)
         ended = worker.forward(plan, batch.last_returned)
         if self._verifier:
-            self._verifier.check_slots(plan.step, plan.num_scheduled_tokens)
+            self._verifier.check_step(plan)
         if self._settings.two_phase and plan.num_scheduled_tokens:
             self._unsampled[plan.step] = ended
             return None

@@ -14,7 +14,7 @@ class SlotMemory:
     def __init__(self, config: KVCacheConfig) -> None:
         self.num_blocks = config.num_blocks
         self.block_size = config.block_size
-        self._blocks = [array("q", [-1 - block] * config.block_size) for block in range(config.num_blocks)]
+        self._blocks = [array("q", [-1 - block]) * config.block_size for block in range(config.num_blocks)]
 
     def write(self, block_ids: Sequence[int], start: int, token_ids: Sequence[int], root: int) -> None:
         """Compute tokens from position `start` on, each from the slot before it, the first of all from `root`."""

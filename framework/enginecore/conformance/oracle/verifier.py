@@ -46,9 +46,10 @@ class PlanVerifier:
         self._limits = limits
         self._digests: dict[str, array[int]] = {}
         self._last_step = -1
+        self._written_in: dict[int, int] = {}  # the last step that wrote to a block
 
-    def check_plan(self, plan: SchedulerOutput) -> None:
-        """Before the plan is applied.
+    def check_plan(self, plan: SchedulerOutput, last_returned: int) -> None:
+        """Before the plan is applied. `last_returned` is the step that had come back when it was submitted.
 
         Raises:
             InvariantError: names step, request and what does not hold.
@@ -60,25 +61,32 @@ class PlanVerifier:
             for request_id in gone:
                 self._digests.pop(request_id, None)
             self._check_tables(plan, gone)
+            self._check_hits(plan, last_returned)
             self._check_spans(plan, gone)
         except InvariantError as error:
             raise InvariantError(f"step {plan.step}: {error}") from None
         self._last_step = plan.step
 
-    def check_slots(self, step: int, request_ids: Iterable[str]) -> None:
-        """After a step: what these requests read is their own prefix.
+    def check_step(self, plan: SchedulerOutput) -> None:
+        """After a step: what its requests read is their own prefix.
 
         Raises:
             InvariantError: names step, request, position and block.
         """
-        for request_id in request_ids:
+        for request_id, num_tokens in plan.num_scheduled_tokens.items():
             row = self._rows[request_id]
-            digests = self._digests.setdefault(request_id, array("q"))
-            known = row.token_ids[len(digests) : row.num_computed_tokens]
-            digests.extend(extend_digests(digests[-1] if digests else row.root, known))
-            slots = self._memory.read(row.block_ids, row.num_computed_tokens)
-            if slots != memoryview(digests).cast("B"):
-                raise InvariantError(f"step {step}: {self._describe_difference(request_id, row, slots, digests)}")
+            first = (row.num_computed_tokens - num_tokens) // self._memory.block_size
+            last = (row.num_computed_tokens - 1) // self._memory.block_size
+            self._written_in.update(dict.fromkeys(row.block_ids[first : last + 1], plan.step))
+            self._check_slots(plan.step, request_id, row)
+
+    def _check_slots(self, step: int, request_id: str, row: Row) -> None:
+        digests = self._digests.setdefault(request_id, array("q"))
+        known = row.token_ids[len(digests) : row.num_computed_tokens]
+        digests.extend(extend_digests(digests[-1] if digests else row.root, known))
+        slots = self._memory.read(row.block_ids, row.num_computed_tokens)
+        if slots != memoryview(digests).cast("B"):
+            raise InvariantError(f"step {step}: {self._describe_difference(request_id, row, slots, digests)}")
 
     def _describe_difference(self, request_id: str, row: Row, slots: memoryview, digests: "array[int]") -> str:
         pairs = enumerate(zip(slots.cast("q"), digests, strict=True))
@@ -160,6 +168,16 @@ class PlanVerifier:
         hits = new.block_ids[0][: -(-computed // self._memory.block_size)]
         outside = [block for block in hits if not 0 <= block < self._memory.num_blocks]
         _require(not outside, f"{name}: blocks {outside} are outside the pool of {self._memory.num_blocks}")
+
+    def _check_hits(self, plan: SchedulerOutput, last_returned: int) -> None:
+        for new in plan.new_requests:
+            for block in new.block_ids[0][: new.num_computed_tokens // self._memory.block_size]:
+                written_in = self._written_in.get(block, -1)
+                _require(
+                    written_in <= last_returned,
+                    f"request {new.request_id!r}: its prefix is in block {block}, which step {written_in} writes; that "
+                    "step had not returned when this one was submitted",
+                )
 
     def _check_delta(self, delta: RequestDelta) -> None:
         computed = self._rows[delta.request_id].num_computed_tokens
