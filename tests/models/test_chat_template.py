@@ -1,5 +1,7 @@
 """Chat templates: as transformers renders them, in a sandbox, with errors for whoever sent the messages."""
 
+from typing import Any
+
 import pytest
 from transformers import AutoTokenizer
 
@@ -7,7 +9,10 @@ from enginecore.errors import InvalidRequestError, ModelError
 from enginecore_models.tokenizer import load_tokenizer
 from tests.models import tiny
 
-MESSAGES = [{"role": "user", "content": 'say "hi" & <go>'}, {"role": "assistant", "content": "hi", "calls": [{"a": 1}]}]
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "user", "content": 'say "hi" & <go>'},
+    {"role": "assistant", "content": "hi", "calls": [{"a": 1}]},
+]
 
 
 def with_template(folder, template):

@@ -55,12 +55,12 @@ def test_weights_are_cast(folder, llama, dtype):
 
 def test_the_dtype_is_what_the_files_hold(tmp_path, folder):
     assert find_model(str(folder)).config.dtype == "float32"
-    tiny.make_llama().to(torch.bfloat16).save_pretrained(tmp_path / "half")
+    tiny.make_llama().bfloat16().save_pretrained(tmp_path / "half")
     assert find_model(str(tmp_path / "half")).config.dtype == "bfloat16"
 
 
 def test_the_stream_holds_one_tensor_at_a_time(sharded):
-    alive = []
+    alive: list[weakref.ref[torch.Tensor]] = []
     for _, weight in find_model(str(sharded)).weights(torch.bfloat16):
         assert [ref for ref in alive if ref() is not None] == []
         alive.append(weakref.ref(weight))

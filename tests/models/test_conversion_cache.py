@@ -27,6 +27,10 @@ def total(path, dtype=torch.float32):
     return math.fsum(weight.double().abs().sum().item() for _, weight in find_model(str(path)).weights(dtype))
 
 
+def write_content(folder):
+    (folder / "file").write_text("content")
+
+
 def parts(cache):
     return sorted(folder.name.split("-", 2)[2] for folder in cache.iterdir())
 
@@ -114,7 +118,7 @@ def test_threads_that_build_at_the_same_time_get_one_folder(own_cache):
 
 
 def test_racing_over_a_damaged_folder_mends_it(own_cache):
-    cached_folder("key", lambda folder: (folder / "file").write_text("content"))
+    cached_folder("key", write_content)
     (own_cache / "key" / "file").write_text("damaged")
     meet = threading.Barrier(3)
 
@@ -144,8 +148,11 @@ def test_processes_may_convert_at_the_same_time(tiny_gguf, own_cache):
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
     for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     outputs = [process.communicate(timeout=120) for process in processes]
@@ -180,8 +187,9 @@ def test_what_killed_processes_left_is_removed_after_a_while(own_cache):
     own_cache.mkdir(parents=True)
     for name, age in (("old", 7200), ("new", 0)):
         (own_cache / f".partial-{name}").mkdir()
-        os.utime(own_cache / f".partial-{name}", (time.time() - age,) * 2)
-    cached_folder("key", lambda folder: (folder / "file").write_text("content"))
+        made = time.time() - age
+        os.utime(own_cache / f".partial-{name}", (made, made))
+    cached_folder("key", write_content)
     assert sorted(folder.name for folder in own_cache.iterdir()) == [".partial-new", "key"]
 
 

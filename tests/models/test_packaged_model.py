@@ -26,7 +26,23 @@ def test_its_config(source, packaged_gguf):
     assert (config.eos_token_ids, config.bos_token_id) == ((2,), 1)
 
 
-def test_its_weights_equal_those_that_transformers_reads(source, packaged_gguf):
+def test_its_weights_are_those_that_transformers_reads(source):
+    """The second row's first values, as transformers 5.24 gives them: exact, for they are quantised."""
+    expected = {
+        "model.embed_tokens.weight": ((49152, 576), [-0.0238037109375, -0.015869140625, -0.0396728515625]),
+        "model.layers.0.self_attn.q_proj.weight": ((576, 576), [-0.1591796875, 0.39794921875, -0.0198974609375]),
+        "model.layers.29.self_attn.k_proj.weight": ((192, 576), [0.05859375, -0.02734375, 0.1015625]),
+        "model.layers.7.self_attn.v_proj.weight": ((192, 576), [0.0517578125, -0.1177978515625, -0.17431640625]),
+        "model.layers.15.mlp.down_proj.weight": ((576, 1536), [0.0106201171875, -0.25244140625, -0.462890625]),
+    }
+    weights = dict(source.weights(torch.float32))
+    assert len(weights) == 272
+    found = {name: (tuple(weights[name].shape), weights[name][1, :3].tolist()) for name in expected}
+    assert found == expected
+
+
+@pytest.mark.full
+def test_all_its_weights_equal_those_that_transformers_reads(source, packaged_gguf):
     with torch.device("meta"):
         model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=30, tie_word_embeddings=True))
     theirs = load_gguf_checkpoint(str(packaged_gguf), return_tensors=True, model_to_load=model)["tensors"]

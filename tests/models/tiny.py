@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
+import numpy.typing as npt
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 
@@ -13,7 +15,7 @@ CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}{{ eos_token }}\n"
     "{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"
 )
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 96,
     "num_hidden_layers": 2,
@@ -69,15 +71,16 @@ def byte_fallback_tokenizer() -> Tokenizer:
 
 def byte_tokens(tokenizer: Tokenizer, data: bytes) -> list[int]:
     """One token per byte, as a model may emit them though the encoder would not."""
-    if tokenizer.token_to_id("<0x00>") is not None:
-        return [tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in data]
+    vocabulary = tokenizer.get_vocab()
+    if "<0x00>" in vocabulary:
+        return [vocabulary[f"<0x{byte:02X}>"] for byte in data]
     shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in shown]  # GPT-2 shows these from U+0100 on
     letters = {byte: chr(byte) for byte in shown} | {byte: chr(256 + i) for i, byte in enumerate(hidden)}
-    return [tokenizer.token_to_id(letters[byte]) for byte in data]
+    return [vocabulary[letters[byte]] for byte in data]
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, **config: object) -> Path:
+def write_tokenizer(folder: Path, tokenizer: Tokenizer, **config: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(
@@ -89,24 +92,24 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, **config: object) -> Pat
     return folder
 
 
-def make_llama(seed: int = 0, **config: object):
+def make_llama(seed: int = 0, **config: Any):
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(LlamaConfig(**(CONFIG | {"bos_token_id": 0, "eos_token_id": 1} | config)))
-    return model.eval()
+    settings: dict[str, Any] = {**CONFIG, "bos_token_id": 0, "eos_token_id": 1, **config}
+    return LlamaForCausalLM(LlamaConfig(**settings)).eval()
 
 
 def write_gguf(
     path: Path,
-    state: dict[str, np.ndarray],
+    state: dict[str, npt.NDArray[Any]],
     *,
     architecture: str = "llama",
     quantisation: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
     leave_out: tuple[str, ...] = (),
-    extra_tensors: dict[str, np.ndarray] | None = None,
-    metadata: dict[str, float | str] | None = None,
+    extra_tensors: dict[str, npt.NDArray[Any]] | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> Path:
     """What llama.cpp's converter writes for a Llama with these float32 weights; `leave_out` names metadata."""
     writer = gguf.GGUFWriter(path, architecture)
@@ -125,7 +128,10 @@ def write_gguf(
     writer.add_float32(f"{architecture}.attention.layer_norm_rms_epsilon", CONFIG["rms_norm_eps"])
     writer.add_float32(f"{architecture}.rope.freq_base", 50000.0)
     for key, extra in (metadata or {}).items():
-        (writer.add_string if isinstance(extra, str) else writer.add_float32)(key, extra)
+        if isinstance(extra, str):
+            writer.add_string(key, extra)
+        else:
+            writer.add_float32(key, extra)
     _add_tokenizer(writer)
     for name, weight in state.items():
         kind = quantisation if weight.ndim == 2 else gguf.GGMLQuantizationType.F32
@@ -151,12 +157,12 @@ def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def _permute(name: str, weight: np.ndarray) -> np.ndarray:
+def _permute(name: str, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """llama.cpp's order of the rows of queries and keys (convert_hf_to_gguf.py, LlamaModel.permute)."""
     heads = {"q_proj": CONFIG["num_attention_heads"], "k_proj": CONFIG["num_key_value_heads"]}
     for projection, count in heads.items():
         if projection in name:
-            halves = weight.reshape(count, 2, weight.shape[0] // count // 2, *weight.shape[1:])
+            halves = weight.reshape((count, 2, weight.shape[0] // count // 2, *weight.shape[1:]))
             return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(weight.shape))
     return weight
 
