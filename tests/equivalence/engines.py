@@ -1,5 +1,7 @@
 """Engines on the oracle executor, built from settings as any other, on a virtual clock."""
 
+from typing import Any
+
 import pluggy
 
 from enginecore.client import make_client
@@ -18,12 +20,14 @@ class OracleEngine:
     `load_settings`.
     """
 
-    def __init__(self, *, oracle=None, clock=None, check_invariants=True, components=(), observer=None, **settings):
+    def __init__(
+        self, *, oracle: Any = None, clock: Any = None, components: Any = (), observer: Any = None, **settings: Any
+    ):
         settings.setdefault("model", "oracle")
         settings.setdefault("max_model_len", 256)
         settings["executor.use"] = "oracle"
         settings["executor.oracle"] = {"record": True, **(oracle or {})}
-        settings["debug.check_invariants"] = check_invariants
+        settings["debug.check_invariants"] = True
         self.clock = clock or VirtualClock()
         loaded = load_settings(settings, components=components, environ={})
         if observer is not None:

@@ -26,6 +26,13 @@ def make_harness(*, policy=None, oracle=None, **conditions):
     )
 
 
+def terminal_of(harness, request_id):
+    """The last output of a request that has ended."""
+    terminal = harness.transcript[request_id].terminal
+    assert terminal is not None, f"{request_id} has not ended"
+    return terminal
+
+
 def make_request(request_id, prompt, max_tokens=8, *, salt=None, priority=0.0, stop=(), min_tokens=0, ignore_eos=True):
     """A greedy request; `prompt` is its tokens, or how many of them."""
     tokens = list(prompt) if not isinstance(prompt, int) else [1 + n % 250 for n in range(prompt)]

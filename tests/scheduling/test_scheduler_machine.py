@@ -100,6 +100,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert harness.scheduler.get_stats().num_cached_blocks == 0
         else:
             assert blocks_held
+            assert not (running_too and harness.conditions.oracle.in_order)
 
     @invariant()
     def seats(self):
@@ -137,7 +138,7 @@ def test_scheduler_machine():
             database=None,
             phases=(Phase.generate,),  # shrinking takes minutes; add Phase.shrink to look into a failure
             report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
         ),
     )
     assert SEEN["steps"] > 2_000, SEEN
