@@ -2,7 +2,10 @@
 
 import json
 import multiprocessing
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -74,6 +77,29 @@ def test_an_object_without_such_a_name_is_refused_with_advice():
     registry = Registry.discover().with_components([local])
     with pytest.raises(PluginError, match=r"scheduler 'local'.*assign the Component to a name at the top level"):
         registry.spec()
+
+
+@pytest.mark.parametrize("way", [["script.py"], ["-m", "script"]])
+def test_the_script_that_is_run_is_no_module_of_its_children(tmp_path, way):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from enginecore.errors import PluginError\nfrom enginecore.registry import Registry\n"
+        "from tests.registry.importable import make\nfrom enginecore.plugin import Component\n"
+        "MINE = Component(kind='scheduler', name='mine', factory=make)\n"
+        "try:\n    print(Registry.discover().with_components([MINE]).spec())\n"
+        "except PluginError as error:\n    print(error)\n"
+    )
+    repository = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, *way],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(repository)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "scheduler 'mine' was given as an object" in done.stdout, done.stderr
+    assert "which the script that is run cannot" in done.stdout
 
 
 def test_an_equal_object_is_not_the_object():

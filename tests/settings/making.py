@@ -1,6 +1,6 @@
 """A component with settings of every shape, and the error of a reading that must fail."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
@@ -21,6 +21,7 @@ class ShapesSettings(ComponentSettings):
     names: tuple[str, ...] = ()
     shares: dict[str, float] = Field(default_factory=dict)
     part: Part = Part()
+    window: int | Literal["whole"] = "whole"
 
 
 class NeedySettings(ComponentSettings):

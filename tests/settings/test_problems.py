@@ -98,6 +98,13 @@ def test_a_wrong_value_gets_a_sentence(key, value, sentence):
     assert "Input should" not in message
 
 
+def test_the_branches_of_a_union_make_one_sentence():
+    assert message_of({"scheduler.shapes.window": "half"}) == (
+        "scheduler.shapes.window = 'half' (argument): must be a valid integer, unable to parse string as an integer, "
+        "or must be 'whole'"
+    )
+
+
 def test_an_empty_variable_for_a_list_is_neither_empty_nor_unset():
     assert message_of(environ={"ENGINECORE_PLUGINS__ALLOW": ""}) == (
         "plugins.allow = '' (environment ENGINECORE_PLUGINS__ALLOW): "
