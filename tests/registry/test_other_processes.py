@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -89,11 +88,10 @@ def test_the_script_that_is_run_is_no_module_of_its_children(tmp_path, way):
         "try:\n    print(Registry.discover().with_components([MINE]).spec())\n"
         "except PluginError as error:\n    print(error)\n"
     )
-    repository = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, *way],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(repository)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=60,
