@@ -147,6 +147,8 @@ def test_a_written_file_is_one_that_safetensors_reads(tmp_path, dtype):
     }
     shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     write_safetensors(tmp_path / "model.safetensors", dtype, shapes, iter(weights.items()))
+    header_length = int.from_bytes((tmp_path / "model.safetensors").read_bytes()[:8], "little")
+    assert header_length % 8 == 0  # else the mapped tensors are not aligned
     read = load_file(tmp_path / "model.safetensors")
     assert read.keys() == weights.keys()
     assert all(torch.equal(read[name], weight) and read[name].dtype == dtype for name, weight in weights.items())
