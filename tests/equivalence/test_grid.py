@@ -63,7 +63,15 @@ def test_same_tokens(chunk, block_size, caching, pool, depth, feeds_tokens):
     assert (engine.stats.num_preemptions > 0) == (pool == "tight")
 
 
-@pytest.mark.parametrize("oracle", [{}, {"depth": 2, "feeds_tokens": True}, {"two_phase": True}])
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        {},
+        {"depth": 2, "feeds_tokens": True},
+        {"two_phase": True},
+        {"two_phase": True, "depth": 2, "feeds_tokens": True},
+    ],
+)
 @pytest.mark.parametrize("codec_round_trip", [False, True])
 def test_same_tokens_through_the_codec_and_in_two_phases(oracle, codec_round_trip):
     engine = OracleEngine(
