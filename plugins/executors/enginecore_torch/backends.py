@@ -1,9 +1,8 @@
 """Choosing the attention backend and the small operations that settings ask for."""
 
+import ctypes
 import logging
 from typing import Literal
-
-import torch
 
 from enginecore.errors import ConfigurationError
 from enginecore_torch.attention import AttentionBackend, AttentionShape
@@ -18,34 +17,27 @@ logger = logging.getLogger(__name__)
 Choice = Literal["auto", "native", "torch"]
 
 
-def make_attention(choice: Choice, shape: AttentionShape) -> AttentionBackend:
-    """The attention backend called `choice`; "auto" is the fastest that works here.
+def make_backends(attention: Choice, ops: Choice, shape: AttentionShape) -> tuple[AttentionBackend, Ops]:
+    """The attention backend and the operations of these names; "auto" is the fastest that works here.
 
     Raises:
-        ConfigurationError: it was asked for by name and does not work here.
+        ConfigurationError: one was asked for by name and does not work here.
     """
-    native = choice == "native" or (choice == "auto" and _native_works(shape.dtype, shape.device))
-    return NativeAttention(shape) if native else TorchAttention(shape)
+    kernels = _find_kernels((attention, ops), shape)
+    return (
+        TorchAttention(shape) if kernels is None or attention == "torch" else NativeAttention(shape, kernels),
+        TorchOps() if kernels is None or ops == "torch" else NativeOps(kernels),
+    )
 
 
-def make_ops(choice: Choice, dtype: torch.dtype, device: torch.device) -> Ops:
-    """The small operations called `choice`; "auto" is the fastest that works here.
-
-    Raises:
-        ConfigurationError: they were asked for by name and do not work here.
-    """
-    if choice == "native" and device.type != "cpu":
-        raise ConfigurationError(f'ops "native" run on the CPU, not on {device}; choose "torch"')
-    native = choice == "native" or (choice == "auto" and _native_works(dtype, device))
-    return NativeOps(dtype) if native else TorchOps()
-
-
-def _native_works(dtype: torch.dtype, device: torch.device) -> bool:
-    if device.type != "cpu":
-        return False
+def _find_kernels(choices: tuple[Choice, ...], shape: AttentionShape) -> ctypes.CDLL | None:
+    if all(choice == "torch" for choice in choices):
+        return None
     try:
-        load_kernels(dtype)
+        return load_kernels(shape.dtype, shape.device)
     except ConfigurationError as error:
-        logger.warning("going on with torch in place of the native kernels, which is slower: %s", error)
-        return False
-    return True
+        if "native" in choices:
+            raise
+        if shape.device.type == "cpu":
+            logger.warning("going on with torch in place of the native kernels, which is slower: %s", error)
+        return None

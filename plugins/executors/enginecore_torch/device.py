@@ -60,11 +60,14 @@ def free_memory(device: torch.device) -> int:
     """Bytes that can still be allocated on the device; on the CPU within the process's control group."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min([int(psutil.virtual_memory().available), *_cgroup_headrooms(Path("/sys/fs/cgroup"))])
+    return min([int(psutil.virtual_memory().available), *cgroup_headrooms(Path("/sys/fs/cgroup"))])
 
 
-def _cgroup_headrooms(root: Path) -> list[int]:
-    """What each control group that this process is in leaves, in bytes. Page cache that can be dropped is free."""
+def cgroup_headrooms(root: Path) -> list[int]:
+    """What each control group that this process is in leaves, in bytes; `root` is where they are mounted.
+
+    Page cache that can be dropped counts as free.
+    """
     headrooms = []
     for folder in _cgroup_folders(root):
         for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):

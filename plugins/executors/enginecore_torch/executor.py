@@ -15,7 +15,7 @@ from enginecore_models.source import ModelSource, find_model
 from enginecore_torch import SingleExecutorSettings
 from enginecore_torch.architectures import find_architecture
 from enginecore_torch.attention import AttentionShape
-from enginecore_torch.backends import make_attention, make_ops
+from enginecore_torch.backends import make_backends
 from enginecore_torch.device import free_memory, resolve_device, resolve_dtype
 from enginecore_torch.input_batch import InputBatch
 from enginecore_torch.runner import ModelRunner
@@ -47,8 +47,7 @@ class SingleExecutor:
             dtype=dtype,
             device=self._device,
         )
-        attention = make_attention(settings.attention, shape)
-        ops = make_ops(settings.ops, dtype, self._device)
+        attention, ops = make_backends(settings.attention, settings.ops, shape)
         model = architecture(
             config, ops=ops, attention=attention, num_positions=max_model_len, dtype=dtype, device=self._device
         )

@@ -13,13 +13,11 @@
 #include <string.h>
 
 #define LANES 16
-#define GROUPS 8     /* of 16 slots whose scores are taken at a time */
-#define TILE_ROWS 64 /* query rows (tokens x heads of a group) of one work item; one token at least */
-#ifdef __AVX512F__
-#define MAX_ROWS 12 /* accumulators that stay in registers */
-#else
-#define MAX_ROWS 4
-#endif
+#define GROUPS 16              /* of 16 slots whose scores are taken at a time; a multiple of VECTORS */
+#define COLUMNS (GROUPS * LANES)
+#define TILE_ROWS 48 /* query rows (tokens x heads of a group) of one work item; one token at least */
+#define MAX_ROWS 6   /* rows x vectors of sums stay in registers: 24 of AVX-512's 32 */
+#define VECTORS 4
 
 typedef uint32_t cell;
 typedef float floats __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -209,74 +207,118 @@ static void write_tile(const shape_t *shape, const tile_t *tile, long head, int 
     }
 }
 
-/* sums[row] += over `steps` cells: a[row][step] (broadcast) times b[step][0..15] */
-static inline __attribute__((always_inline)) void sum_cells(const int rows, floats *sums, const cell *a, long a_stride,
-                                                            const cell *b, long b_stride, long steps) {
+/* sums[row][n] += over `steps` cells: a[row][step] (broadcast) times b[n][step][0..15] */
+static inline __attribute__((always_inline)) void sum_cells(const int rows, const int vectors, floats sums[][VECTORS],
+                                                            const cell *a, long a_stride, const cell *const *b,
+                                                            long b_stride, long steps) {
     for (long step = 0; step < steps; step++) {
-        cells column = *(const cells *)(b + step * b_stride);
-#pragma GCC unroll 12
-        for (int row = 0; row < rows; row++)
-            sums[row] = multiply_add(sums[row], (cells){} + a[row * a_stride + step], column);
+        cells columns[VECTORS];
+#pragma GCC unroll 4
+        for (int n = 0; n < vectors; n++) columns[n] = *(const cells *)(b[n] + step * b_stride);
+#pragma GCC unroll 6
+        for (int row = 0; row < rows; row++) {
+            cells broadcast = (cells){} + a[row * a_stride + step];
+#pragma GCC unroll 4
+            for (int n = 0; n < vectors; n++) sums[row][n] = multiply_add(sums[row][n], broadcast, columns[n]);
+        }
     }
 }
 
-typedef struct { /* 16 slots of one block */
-    const cell *keys, *values;
-    long first_position, slots; /* slots: how many of the 16 exist */
-} group_t;
+typedef struct { /* up to GROUPS groups of 16 slots: where they are, and which positions they hold */
+    const cell *keys[GROUPS], *values[GROUPS];
+    long first_position[GROUPS], slots[GROUPS]; /* slots: how many of the 16 may be looked at */
+    long count;
+} chunk_t;
 
-/* scores[row][0..15] of one group */
-static inline __attribute__((always_inline)) void score_rows(const int rows, const cell *query, const group_t *group,
-                                                             float *scores, long steps, long stride, float scale) {
-    floats sums[MAX_ROWS] = {};
-    sum_cells(rows, sums, query, steps, group->keys, stride, steps);
-#pragma GCC unroll 12
-    for (int row = 0; row < rows; row++) *(floats *)(scores + row * GROUPS * LANES) = sums[row] * scale;
+/* scores[row][0..63] of VECTORS groups */
+static inline __attribute__((always_inline)) void score_rows(const int rows, const cell *query, long steps,
+                                                             const cell *const *keys, long stride, float scale,
+                                                             float *scores) {
+    floats sums[MAX_ROWS][VECTORS] = {};
+    sum_cells(rows, VECTORS, sums, query, steps, keys, stride, steps);
+#pragma GCC unroll 6
+    for (int row = 0; row < rows; row++)
+#pragma GCC unroll 4
+        for (int n = 0; n < VECTORS; n++)
+            *(floats *)(scores + row * COLUMNS + n * LANES) = sums[row][n] * scale;
 }
 
-/* output[row][0..15] += weights[row] times the values of all groups */
-static inline __attribute__((always_inline)) void weigh_rows(const int rows, const cell *weights, const group_t *groups,
-                                                             long count, long column, float *output, long width) {
-    floats sums[MAX_ROWS];
-#pragma GCC unroll 12
-    for (int row = 0; row < rows; row++) sums[row] = *(floats *)(output + row * width);
-    for (long n = 0; n < count; n++)
-        sum_cells(rows, sums, weights + n * LANES / PACK, GROUPS * LANES / PACK, groups[n].values + column, width,
-                  (groups[n].slots + PACK - 1) / PACK);
-#pragma GCC unroll 12
-    for (int row = 0; row < rows; row++) *(floats *)(output + row * width) = sums[row];
-}
-
-#define CASE(n, call) \
-    case n:           \
-        call(n);      \
-        break;
-#ifdef __AVX512F__
-#define FOR_ROWS(rows, call)                                                                         \
-    switch (rows) {                                                                                  \
-        CASE(1, call) CASE(2, call) CASE(3, call) CASE(4, call) CASE(5, call) CASE(6, call)           \
-        CASE(7, call) CASE(8, call) CASE(9, call) CASE(10, call) CASE(11, call) CASE(12, call)        \
+/* output[row][0..16 vectors - 1] += weights[row] times the values of a chunk */
+static inline __attribute__((always_inline)) void weigh_rows(const int rows, const int vectors, const cell *weights,
+                                                             const chunk_t *chunk, long column, long width,
+                                                             float *output) {
+    floats sums[MAX_ROWS][VECTORS];
+#pragma GCC unroll 6
+    for (int row = 0; row < rows; row++)
+#pragma GCC unroll 4
+        for (int n = 0; n < vectors; n++) sums[row][n] = *(floats *)(output + row * width + n * LANES);
+    for (long group = 0; group < chunk->count; group++) {
+        const cell *columns[VECTORS];
+        for (int n = 0; n < vectors; n++) columns[n] = chunk->values[group] + column + n * LANES;
+        sum_cells(rows, vectors, sums, weights + group * LANES / PACK, COLUMNS / PACK, columns, width,
+                  (chunk->slots[group] + PACK - 1) / PACK);
     }
-#else
-#define FOR_ROWS(rows, call) \
-    switch (rows) { CASE(1, call) CASE(2, call) CASE(3, call) CASE(4, call) }
-#endif
+#pragma GCC unroll 6
+    for (int row = 0; row < rows; row++)
+#pragma GCC unroll 4
+        for (int n = 0; n < vectors; n++) *(floats *)(output + row * width + n * LANES) = sums[row][n];
+}
 
-/* One row of a chunk of groups: scores to weights e^(score - maximum), 0 where the row may not look. Keeps the running
- * maximum and sum (online softmax: Milakov and Gimelshein, 2018) and returns by how much earlier weights shrink. */
-static float soften(float *scores, elem *weights, const group_t *groups, long count, long position, float *maximum,
-                    float *sum) {
+/* the loops over rows and vectors unroll only where their counts are constants */
+#define FOR_ROWS(count, call)                                                                      \
+    switch (count) {                                                                               \
+    case 1: call(1); break;                                                                        \
+    case 2: call(2); break;                                                                        \
+    case 3: call(3); break;                                                                        \
+    case 4: call(4); break;                                                                        \
+    case 5: call(5); break;                                                                        \
+    default: call(6);                                                                              \
+    }
+
+static void score_chunk(const shape_t *shape, const chunk_t *chunk, long rows, const cell *query, float *scores) {
+    long steps = shape->head_dim / PACK, stride = padded(shape->block_size);
+    for (long group = 0; group < chunk->count; group += VECTORS)
+        for (long row = 0; row < rows; row += MAX_ROWS) {
+            const cell *from = query + row * steps;
+            float *to = scores + row * COLUMNS + group * LANES;
+#define CALL(r) score_rows(r, from, steps, chunk->keys + group, stride, shape->scale, to)
+            FOR_ROWS(rows - row, CALL)
+#undef CALL
+        }
+}
+
+static void weigh_chunk(const chunk_t *chunk, long rows, long width, const cell *weights, float *output) {
+    for (long row = 0; row < rows; row += MAX_ROWS) {
+        const cell *from = weights + row * COLUMNS / PACK;
+        long column = 0;
+        for (; column + VECTORS * LANES <= width; column += VECTORS * LANES) {
+            float *to = output + row * width + column;
+#define CALL(r) weigh_rows(r, VECTORS, from, chunk, column, width, to)
+            FOR_ROWS(rows - row, CALL)
+#undef CALL
+        }
+        for (; column < width; column += LANES) {
+            float *to = output + row * width + column;
+#define CALL(r) weigh_rows(r, 1, from, chunk, column, width, to)
+            FOR_ROWS(rows - row, CALL)
+#undef CALL
+        }
+    }
+}
+
+/* One row of a chunk: scores to weights e^(score - maximum), 0 where the row may not look. Keeps the running maximum
+ * and sum (online softmax: Milakov and Gimelshein, 2018) and returns by how much earlier weights shrink. */
+static float soften(const chunk_t *chunk, long position, float *scores, elem *weights, float *maximum, float *sum) {
     float most = *maximum, total = 0;
-    for (long n = 0; n < count; n++) {
-        long allowed = least(groups[n].slots, position + 1 - groups[n].first_position);
-        float *at = scores + n * LANES;
-        if (allowed < LANES)
-            for (long i = allowed < 0 ? 0 : allowed; i < LANES; i++) at[i] = -INFINITY;
-#pragma omp simd reduction(max : most)
-        for (long i = 0; i < LANES; i++) most = at[i] > most ? at[i] : most;
+    for (long group = 0; group < chunk->count; group++) {
+        long allowed = least(chunk->slots[group], position + 1 - chunk->first_position[group]);
+        float *at = scores + group * LANES;
+        for (long i = allowed < 0 ? 0 : allowed; i < LANES; i++) at[i] = -INFINITY;
     }
+#pragma omp simd reduction(max : most)
+    for (long i = 0; i < chunk->count * LANES; i++) most = scores[i] > most ? scores[i] : most;
 #pragma omp simd reduction(+ : total)
-    for (long i = 0; i < count * LANES; i++) {
+    for (long i = 0; i < chunk->count * LANES; i++) {
         float weight = exp_negative(scores[i] - most);
         total += weight;
         weights[i] = narrow(weight);
@@ -287,56 +329,57 @@ static float soften(float *scores, elem *weights, const group_t *groups, long co
     return shrink;
 }
 
+/* Groups `first` and on, up to the position `end`; filled up to whole VECTORS with groups nobody may look at. */
+static void get_chunk(const shape_t *shape, const tile_t *tile, long head, const elem *keys, const elem *values,
+                      long first, long end, chunk_t *chunk) {
+    long size = shape->block_size, per_block = padded(size) / LANES;
+    chunk->count = 0;
+    for (long number = first; chunk->count < GROUPS; number++) {
+        long block = number / per_block, part = number % per_block * LANES, n = chunk->count;
+        int exists = block * size + part < end;
+        if (!exists && n % VECTORS == 0) return;
+        if (exists) {
+            long at = tile->table[block] * shape->kv_heads + head;
+            chunk->keys[n] = (const cell *)(keys + at * key_block_size(shape)) + part;
+            chunk->values[n] = (const cell *)(values + at * value_block_size(shape)) + part / PACK * padded(shape->head_dim);
+        } else {
+            chunk->keys[n] = chunk->keys[n - 1];
+            chunk->values[n] = chunk->values[n - 1];
+        }
+        chunk->first_position[n] = block * size + part;
+        chunk->slots[n] = exists ? least(least(LANES, size - part), end - chunk->first_position[n]) : 0;
+        chunk->count++;
+    }
+}
+
 static void attend_tile(const shape_t *shape, const tile_t *tile, long head, const elem *query, long stride,
                         const elem *keys, const elem *values, elem *out) {
-    long dim = shape->head_dim, rows = tile->rows, width = padded(dim), size = shape->block_size, slots = padded(size);
-    long per_block = slots / LANES, dim_cells = dim / PACK, heads = shape->kv_heads * shape->group;
+    long dim = shape->head_dim, rows = tile->rows, width = padded(dim), group = shape->group;
     long end = tile->first_position + tile->tokens; /* no row of the tile looks further */
-    cell queries[rows * dim_cells];
-    float output[rows * width], scores[rows * GROUPS * LANES], maximum[rows], sum[rows];
-    cell weights[rows * GROUPS * LANES / PACK];
+    cell queries[rows * dim / PACK], weights[rows * COLUMNS / PACK];
+    float output[rows * width], scores[rows * COLUMNS], maximum[rows], sum[rows];
     for (long row = 0; row < rows; row++) {
-        const elem *from = query + (tile->first_token + row / shape->group) * stride;
-        memcpy(queries + row * dim_cells, from + (head * shape->group + row % shape->group) * dim, dim * sizeof(elem));
+        const elem *from = query + (tile->first_token + row / group) * stride + (head * group + row % group) * dim;
+        memcpy(queries + row * dim / PACK, from, dim * sizeof(elem));
         maximum[row] = -INFINITY;
         sum[row] = 0;
     }
     memset(output, 0, sizeof output);
-    long last = (end - 1) / size * per_block + (end - 1) % size / LANES + 1; /* groups up to `end` */
-    for (long first = 0; first < last; first += GROUPS) {
-        group_t groups[GROUPS];
-        long count = least(GROUPS, last - first);
-        for (long n = 0; n < count; n++) {
-            long block = (first + n) / per_block, part = (first + n) % per_block * LANES;
-            long at = tile->table[block] * shape->kv_heads + head;
-            groups[n].keys = (const cell *)(keys + at * key_block_size(shape)) + part;
-            groups[n].values = (const cell *)(values + at * value_block_size(shape)) + part / PACK * width;
-            groups[n].first_position = block * size + part;
-            groups[n].slots = least(least(LANES, size - part), end - groups[n].first_position);
-        }
-        for (long n = 0; n < count; n++)
-            for (long row = 0; row < rows; row += MAX_ROWS) {
-#define SCORE(r)                                                                                             \
-    score_rows(r, queries + row * dim_cells, groups + n, scores + row * GROUPS * LANES + n * LANES, dim_cells, \
-               slots, shape->scale)
-                FOR_ROWS(least(MAX_ROWS, rows - row), SCORE)
-            }
+    chunk_t chunk;
+    for (long first = 0;; first += GROUPS) {
+        get_chunk(shape, tile, head, keys, values, first, end, &chunk);
+        if (!chunk.count) break;
+        score_chunk(shape, &chunk, rows, queries, scores);
         for (long row = 0; row < rows; row++) {
-            float shrink = soften(scores + row * GROUPS * LANES, (elem *)(weights + row * GROUPS * LANES / PACK), groups,
-                                  count, tile->first_position + row / shape->group, maximum + row, sum + row);
+            float shrink = soften(&chunk, tile->first_position + row / group, scores + row * COLUMNS,
+                                  (elem *)(weights + row * COLUMNS / PACK), maximum + row, sum + row);
             if (shrink != 1)
                 for (long i = 0; i < width; i++) output[row * width + i] *= shrink;
         }
-        for (long column = 0; column < width; column += LANES)
-            for (long row = 0; row < rows; row += MAX_ROWS) {
-#define WEIGH(r)                                                                                             \
-    weigh_rows(r, weights + row * GROUPS * LANES / PACK, groups, count, column, output + row * width + column, width)
-                FOR_ROWS(least(MAX_ROWS, rows - row), WEIGH)
-            }
+        weigh_chunk(&chunk, rows, width, weights, output);
     }
     for (long row = 0; row < rows; row++) {
-        long token = tile->first_token + row / shape->group;
-        elem *to = out + (token * heads + head * shape->group + row % shape->group) * dim;
+        elem *to = out + ((tile->first_token + row / group) * shape->kv_heads * group + head * group + row % group) * dim;
         float scale = 1.0f / sum[row];
         for (long i = 0; i < dim; i++) to[i] = narrow(output[row * width + i] * scale);
     }

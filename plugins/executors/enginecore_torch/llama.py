@@ -159,9 +159,9 @@ class LlamaForCausalLM:
         self, layer: _Layer, x: torch.Tensor, positions: torch.Tensor, kv_cache: Any, metadata: Any
     ) -> torch.Tensor:
         heads, kv_heads = self._config.num_attention_heads, self._config.num_key_value_heads
-        qkv = layer.qkv(x).view(len(x), heads + 2 * kv_heads, self._config.head_dim)
+        qkv = layer.qkv(x).view(x.shape[0], heads + 2 * kv_heads, self._config.head_dim)
         self._ops.rotate(qkv[:, : heads + kv_heads], positions, self._table)
-        query, key, value = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
+        query, key, value = torch.split_with_sizes(qkv, [heads, kv_heads, kv_heads], dim=1)
         return self._attention.forward(query, key, value, kv_cache, metadata)
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:

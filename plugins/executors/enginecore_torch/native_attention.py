@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from enginecore.errors import ConfigurationError
 from enginecore_torch.attention import AttentionBatch, AttentionShape
-from enginecore_torch.native_build import load_kernels
+from enginecore_torch.native_build import declare
 
 PARALLEL_FROM = 1 << 17
 """Products of a query and a key element, per layer; below, waking threads costs more than it saves."""
@@ -46,29 +45,20 @@ class NativeAttention:
 
     name = "native"
 
-    def __init__(self, shape: AttentionShape) -> None:
-        """Compile, if it is the first time here.
-
-        Raises:
-            ConfigurationError: the kernels cannot be compiled or loaded, or this is not a CPU.
-        """
-        if shape.device.type != "cpu":
-            raise ConfigurationError(f'attention "native" runs on the CPU, not on {shape.device}; choose "torch"')
-        kernels = load_kernels(shape.dtype)
+    def __init__(self, shape: AttentionShape, kernels: ctypes.CDLL) -> None:
         self._shape = shape
         self._struct = _Shape(
             shape.num_kv_heads, shape.group_size, shape.head_dim, shape.block_size, 1 / math.sqrt(shape.head_dim)
         )
         self._struct_pointer = ctypes.addressof(self._struct)
-        for name in ("tile_tokens", "key_block_size", "value_block_size"):
-            function = getattr(kernels, name)
-            function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_long
-        self._tile_tokens = int(kernels.tile_tokens(self._struct_pointer))
-        self._key_size = shape.num_kv_heads * int(kernels.key_block_size(self._struct_pointer))
-        self._value_size = shape.num_kv_heads * int(kernels.value_block_size(self._struct_pointer))
-        self._attention = kernels.attention
-        self._attention.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_long] + [ctypes.c_void_p] * 3
-        self._attention.restype = None
+
+        def ask(name: str) -> int:
+            return int(declare(kernels, name, ctypes.c_void_p, result=ctypes.c_long)(self._struct_pointer))
+
+        self._tile_tokens = ask("tile_tokens")
+        self._key_size = shape.num_kv_heads * ask("key_block_size")
+        self._value_size = shape.num_kv_heads * ask("value_block_size")
+        self._attention = declare(kernels, "attention", *[ctypes.c_void_p] * 5, ctypes.c_long, *[ctypes.c_void_p] * 3)
 
     @property
     def page_size_bytes(self) -> int:

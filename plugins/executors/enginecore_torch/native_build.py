@@ -7,14 +7,16 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import torch
-from enginecore_models.cache import cache_root
 
 from enginecore.errors import ConfigurationError
+from enginecore_models.cache import cache_root
 
+COMPILERS = ("cc", "gcc", "clang")
 SOURCE = Path(__file__).with_name("kernels.c")
 # no -ffast-math: the kernels tell a NaN from a number. Cells are read as what they hold, hence the aliasing flag.
 FLAGS = (
@@ -25,22 +27,21 @@ TIMEOUT = 120.0  # seconds; compiling takes one
 STORAGE_FLAGS = {torch.float32: (), torch.bfloat16: ("-DBFLOAT16",)}
 
 
-def load_kernels(dtype: torch.dtype) -> ctypes.CDLL:
+def load_kernels(dtype: torch.dtype, device: torch.device) -> ctypes.CDLL:
     """The kernels for this storage type, from the user's cache or freshly compiled.
 
     torch is loaded by now: the library's OpenMP is torch's own, so both share one pool of threads.
 
     Raises:
-        ConfigurationError: no compiler, or it failed; says what it said.
+        ConfigurationError: they are not for this device or type, there is no compiler, or it failed; says what it said.
     """
-    if dtype not in STORAGE_FLAGS:
-        raise ConfigurationError(f"the native kernels store float32 or bfloat16, not {dtype}")
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None or shutil.which(compiler) is None:
-        raise ConfigurationError('no C compiler was found (cc, gcc, clang or $CC); install one, or choose "torch"')
-    command = [compiler, *FLAGS, *STORAGE_FLAGS[dtype]]
+    if device.type != "cpu" or dtype not in STORAGE_FLAGS:
+        raise ConfigurationError(
+            f'the native kernels run on the CPU with float32 or bfloat16, not on {device} with {dtype}; choose "torch"'
+        )
+    command = [_find_compiler(), *FLAGS, *STORAGE_FLAGS[dtype]]
     folder = cache_root() / "kernels"
-    library = folder / f"{_fingerprint(tuple(command))}.so"
+    library = folder / f"{_fingerprint(command)}.so"
     try:
         if not library.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -50,8 +51,23 @@ def load_kernels(dtype: torch.dtype) -> ctypes.CDLL:
         raise ConfigurationError(f"the native kernels cannot be kept in {folder} or loaded: {error}") from error
 
 
-@cache
-def _fingerprint(command: tuple[str, ...]) -> str:
+def declare(kernels: ctypes.CDLL, name: str, *arguments: Any, result: Any = None) -> Callable[..., Any]:
+    """A function of the library with the types of its arguments and its result."""
+    function = getattr(kernels, name)
+    function.argtypes, function.restype = arguments, result
+    return cast(Callable[..., Any], function)
+
+
+def _find_compiler() -> str:
+    for name in (os.environ["CC"],) if os.environ.get("CC") else COMPILERS:
+        if found := shutil.which(name):
+            return found
+    raise ConfigurationError(
+        f'no C compiler was found ({os.environ.get("CC") or ", ".join(COMPILERS)}); install one, or choose "torch"'
+    )
+
+
+def _fingerprint(command: list[str]) -> str:
     """Of all that the result depends on: source, flags, compiler and processor."""
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False)
     parts = (SOURCE.read_text(), " ".join(command), version.stdout, _processor())
@@ -82,5 +98,5 @@ def _compile(command: list[str], library: Path) -> None:
         except subprocess.TimeoutExpired as error:
             raise ConfigurationError(f"compiling the native kernels took more than {TIMEOUT:.0f} s") from error
         if done.returncode:
-            raise ConfigurationError(f"{command[0]} could not compile the native kernels: {done.stderr.strip()[-2000:]}")
+            raise ConfigurationError(f"{command[0]} could not compile the native kernels: {done.stderr[-2000:]}")
         made.replace(library)

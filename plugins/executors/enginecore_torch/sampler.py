@@ -5,6 +5,7 @@ seed and index, and picks the token by the inverse of the cumulative distributio
 position, chunking and preemption change nothing.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,13 +58,13 @@ class Sampled:
 def sample(logits: torch.Tensor, batch: SamplingBatch | None) -> Sampled:
     """One token per row of logits [rows, vocab], which may be overwritten. No batch: every row is plainly greedy."""
     if batch is None:
-        tokens = logits.argmax(-1)
-        return Sampled(tokens.tolist(), _bad_rows(logits, tokens), {})
+        values, tokens = logits.max(-1)
+        return Sampled(tokens.tolist(), _bad_rows(values), {})
     raw = _raw_logprobs(logits, batch.num_logprobs)
     for row, token_ids in batch.banned.items():
         logits[row, token_ids] = -torch.inf
-    tokens = logits.argmax(-1)
-    bad_rows = _bad_rows(logits, tokens)
+    values, tokens = logits.max(-1)  # with bfloat16 6 times as fast as argmax
+    bad_rows = _bad_rows(values)
     if len(random := np.flatnonzero(batch.temperature)):
         rows = torch.from_numpy(random).to(logits.device)
         tokens[rows] = _draw(logits[rows].float(), batch, random)
@@ -75,10 +76,9 @@ def sample(logits: torch.Tensor, batch: SamplingBatch | None) -> Sampled:
     return Sampled(tokens.tolist(), bad_rows, logprobs)
 
 
-def _bad_rows(logits: torch.Tensor, likeliest: torch.Tensor) -> list[int]:
+def _bad_rows(maxima: torch.Tensor) -> list[int]:
     """A row with a NaN has it as its maximum, one with an infinity too, and one without a choice minus infinity."""
-    finite = logits.gather(-1, likeliest.unsqueeze(-1)).squeeze(-1).isfinite()
-    return (~finite).nonzero().flatten().tolist()
+    return [row for row, value in enumerate(maxima.tolist()) if not math.isfinite(value)]
 
 
 # -- drawing ---------------------------------------------------------------------------------------
