@@ -127,7 +127,7 @@ def _talk(conversation: Conversation, about: str) -> None:
 def _next_question() -> str | None:
     """What is typed next; None at the end."""
     try:
-        return input(typer.style("you> ", bold=True)).strip()
+        return input("you> ").strip()
     except (EOFError, KeyboardInterrupt):
         typer.echo()
         return None

@@ -1,7 +1,6 @@
 """From what the engine core gives to what users get: text, stop strings, and one terminal output per request."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -83,8 +82,10 @@ class OutputProcessor:
             state = self._by_core_id.get(output.request_id)
             if state is None:
                 continue
-            with _blame(state):
+            try:
                 state.update(output, now)
+            except Exception as error:  # a tokenizer is a plugin: if it fails on one text, no other request pays
+                state.fail(f"{type(error).__name__}: {error}")
             if state.finish_reason is not None:
                 self._forget(state)
                 if output.finish_reason is None:
@@ -122,19 +123,12 @@ class OutputProcessor:
         now = self._clock.now()
         for state in states:
             self._forget(state)
-            with _blame(state):
+            try:
                 state.finish(reason, error)
+            except Exception as fault:  # see above
+                state.fail(f"{type(fault).__name__}: {fault}")
         return [state.make_output(now) for state in states]
 
     def _forget(self, state: RequestState) -> None:
         del self._by_core_id[state.core_id]
         del self._by_request_id[state.request_id]
-
-
-@contextmanager
-def _blame(state: RequestState) -> Iterator[None]:
-    """A tokenizer is a plugin: if it fails on a request's text, that ends this request and no other."""
-    try:
-        yield
-    except Exception as error:
-        state.fail(f"{type(error).__name__}: {error}")
