@@ -44,7 +44,7 @@ def crowd(seed, policy, *, caching, oracle):
 @pytest.mark.parametrize(("depth", "feeds_tokens"), [(1, False), (2, False), (2, True), (4, False), (4, True)])
 def test_crowds_get_their_tokens(policy, depth, feeds_tokens):
     preemptions = hits = completed = in_flight = 0
-    for seed, in_order, caching in itertools.product(range(4), (True, False), (True, False)):
+    for seed, in_order, caching in itertools.product(range(3), (True, False), (True, False)):
         oracle = {"depth": depth, "feeds_tokens": feeds_tokens, "in_order": in_order}
         harness = crowd(seed, Fcfs() if policy == "fcfs" else Chaos(seed), caching=caching, oracle=oracle)
         in_flight = max(in_flight, harness.max_in_flight)
@@ -56,4 +56,4 @@ def test_crowds_get_their_tokens(policy, depth, feeds_tokens):
     assert in_flight == depth
     assert preemptions > 50
     assert hits >= 20
-    assert completed > 16 * 15
+    assert completed > 12 * 15
