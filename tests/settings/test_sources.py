@@ -179,3 +179,8 @@ def test_the_real_environment_is_read(monkeypatch):
     monkeypatch.setenv("ENGINECORE_SEED", "17")
     assert load_settings().settings.seed == 17
     assert EngineSettings().seed == 0  # constructing settings reads nothing
+
+
+def test_the_folder_of_converted_models_is_no_setting():
+    loaded = load_settings(environ={"ENGINECORE_CACHE": "/somewhere", "ENGINECORE_MAX_NUM_SEQS": "3"})
+    assert loaded.settings.max_num_seqs == 3

@@ -15,6 +15,8 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from enginecore.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "ENGINECORE_"
+NOT_SETTINGS = frozenset({"ENGINECORE_CACHE"})
+"""Variables of the installation, not of an engine: the folder of converted models and compiled kernels."""
 _DELIMITER = "__"
 
 Values = dict[str, Any]
@@ -189,7 +191,7 @@ def environment_layer(environ: Mapping[str, str], model: type[BaseSettings]) -> 
     labels: dict[str, str] = {}
     texts: dict[str, str] = {}
     for name, text in environ.items():
-        if name.upper().startswith(ENVIRONMENT_PREFIX):
+        if name.upper().startswith(ENVIRONMENT_PREFIX) and name.upper() not in NOT_SETTINGS:
             key = ".".join(_matching_keys(name[len(ENVIRONMENT_PREFIX) :].split(_DELIMITER), model))
             labels[key] = f"environment {name}"
             texts[key] = text
