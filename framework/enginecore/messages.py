@@ -69,7 +69,13 @@ class EngineCoreRequest(Message):
 
 
 class PositionLogprobs(Message):
-    """Log-probabilities at one output position: the sampled token first, then the likeliest in order."""
+    """Log-probabilities at one output position.
+
+    Attributes:
+        token_ids: The sampled token first, then the likeliest in order.
+        logprobs: Of each, natural logarithm.
+        sampled_rank: How likely the sampled token was among all: 1 is the likeliest.
+    """
 
     token_ids: list[int]
     logprobs: list[float]

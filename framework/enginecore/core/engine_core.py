@@ -237,6 +237,7 @@ class EngineCore:
             EngineDeadError: the engine has failed.
         """
         self._check_alive()
+        self._process_aborts()
         return self._utilities.call(name, *args)
 
     def shutdown(self) -> None:

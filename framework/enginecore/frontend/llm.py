@@ -14,7 +14,7 @@ from enginecore.frontend.llm_engine import LLMEngine
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
 from enginecore.frontend.progress import progress_bar
 from enginecore.interfaces import Tokenizer
-from enginecore.messages import EngineInfo
+from enginecore.messages import EngineInfo, SchedulerStats
 from enginecore.plugin import Component
 from enginecore.registry import PluginRecord
 from enginecore.sampling import SamplingParams
@@ -216,6 +216,10 @@ class LLM:
         """Forget all cached blocks. False if requests hold blocks and are not to be reset."""
         return self.llm_engine.reset_prefix_cache(reset_running_requests)
 
+    def get_stats(self) -> SchedulerStats:
+        """The scheduler's gauges of now and counters since start."""
+        return self.llm_engine.get_stats()
+
     def shutdown(self) -> None:
         """End the engine. May be called more than once."""
         self.llm_engine.shutdown()
@@ -258,6 +262,11 @@ class LLM:
                 index_of[request_id] = index
             while self.llm_engine.has_unfinished_requests():
                 for output in self.llm_engine.step():
+                    if output.request_id not in index_of:
+                        raise EngineCoreError(
+                            f"request {output.request_id!r} was added to `llm_engine` while this call runs: "
+                            "step requests of your own on an engine of their own"
+                        )
                     yield index_of[output.request_id], output
         finally:
             self._discard(index_of)

@@ -23,7 +23,7 @@ from enginecore.frontend.output_processor import OutputProcessor
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
 from enginecore.frontend.tokenizer import load_tokenizer
 from enginecore.interfaces import EngineCoreClient, Tokenizer
-from enginecore.messages import EngineInfo
+from enginecore.messages import EngineInfo, SchedulerStats
 from enginecore.sampling import SamplingParams
 from enginecore.settings import Loaded
 
@@ -144,6 +144,11 @@ class LLMEngine:
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Forget all cached blocks. False if requests hold blocks and are not to be reset."""
         return bool(self._client.call_utility("reset_prefix_cache", reset_running_requests))
+
+    def get_stats(self) -> SchedulerStats:
+        """The scheduler's gauges of now and counters since start."""
+        stats: SchedulerStats = self._client.call_utility("get_stats")
+        return stats
 
     def shutdown(self) -> None:
         """End the engine core. May be called more than once."""
