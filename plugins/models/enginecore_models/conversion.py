@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,8 @@ class ConvertedGGUF:
     @contextmanager
     def tokenizer(self) -> Iterator[Path]:
         """A folder with tokenizer.json, tokenizer_config.json and the chat template; may vanish afterwards."""
-        with self._part("tokenizer", self._write_tokenizer) as folder:
+        part = f"tokenizer-{version('transformers')}"  # which makes it, and not the same in every version
+        with self._part(part, self._write_tokenizer) as folder:
             yield folder
 
     def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
@@ -108,4 +110,10 @@ class ConvertedGGUF:
                 f"transformers cannot make a tokenizer of {self._path} ({type(error).__name__}: {error}): give a "
                 "folder or tokenizer.json as `tokenizer`"
             ) from error
+        # some versions mix up the two (5.17 gives BOS for both): what the file says holds
+        config = self.config()
+        if config.bos_token_id is not None:
+            tokenizer.bos_token = tokenizer.convert_ids_to_tokens(config.bos_token_id)
+        if config.eos_token_ids:
+            tokenizer.eos_token = tokenizer.convert_ids_to_tokens(config.eos_token_ids[0])
         tokenizer.save_pretrained(folder)
