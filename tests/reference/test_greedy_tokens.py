@@ -46,7 +46,7 @@ def run(prompts: list[list[int]], count: int, **settings: Any) -> tuple[list[lis
     """Tokens, cached prompt tokens, and what the scheduler counted."""
     params = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True, detokenize=False)
     with LLM(dtype="float32", **settings) as llm:
-        outputs = llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], params, use_tqdm=False)
+        outputs = llm.generate(prompts, params, use_tqdm=False)
         stats = llm.get_stats()
     return [list(o.outputs[0].token_ids) for o in outputs], [o.num_cached_tokens for o in outputs], stats
 

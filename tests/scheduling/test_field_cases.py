@@ -348,3 +348,17 @@ def test_54_identical_prompts_side_by_side_give_identical_tokens(caching):
     longest = harness.transcript["r5"].token_ids
     assert all(story.token_ids == longest[: len(story.token_ids)] for story in harness.transcript.stories)
     assert (harness.scheduler.get_stats().prefix_cache_hits > 0) == caching
+
+
+def test_45_a_forced_reset_that_cannot_be_had_yet_changes_nothing():
+    harness = make_harness(oracle={"depth": 2, "in_order": False})
+    harness.add(make_request("a", 10, max_tokens=8))
+    harness.add(make_request("b", 10, max_tokens=8))
+    harness.submit()
+    running = harness.scheduler.get_stats().num_running
+    assert running == 2
+    assert not harness.reset_prefix_cache(reset_running_requests=True)
+    assert harness.scheduler.get_stats().num_running == running
+    harness.settle()
+    assert harness.reset_prefix_cache(reset_running_requests=True)
+    harness.run()

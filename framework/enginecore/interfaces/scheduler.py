@@ -73,7 +73,8 @@ class Scheduler(Protocol):
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Forget all cached blocks. While requests hold blocks: False and nothing changes, or, with
-        `reset_running_requests`, all of them are preempted first and resume later with the same output.
+        `reset_running_requests`, all of them are preempted first and resume later with the same output. Blocks that
+        steps in flight may still write to, of an executor that runs out of order, are held too: False even then.
         """
         ...
 

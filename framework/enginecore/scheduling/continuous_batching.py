@@ -72,7 +72,7 @@ class ContinuousBatchingScheduler:
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         lives = self._lives
-        if reset_running_requests:
+        if reset_running_requests and lives.frees_at_once:
             for state in list(lives.running):
                 lives.preempt(state)
             lives.running.settle()

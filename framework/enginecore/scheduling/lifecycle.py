@@ -140,6 +140,11 @@ class Lifecycle:
             raise InvariantError(f"{type(self.policy).__name__}.{decision} named {named.request_id!r}: no such request")
         return state
 
+    @property
+    def frees_at_once(self) -> bool:
+        """Whether blocks can be given out again as soon as they are given up; else steps in flight may write to them."""
+        return self._in_order or not self.in_flight
+
     def free(self, state: RequestState) -> None:
         """Give its blocks back to the pool."""
         self.kv.free(state.request)
@@ -156,7 +161,7 @@ class Lifecycle:
         self.in_flight.mark_stale(state)
         self.running.remove(state)
         self.draft.remove(state, finished=finished)
-        if self._in_order or not self.in_flight:
+        if self.frees_at_once:
             self.free(state)
-        else:  # steps in flight may still write to these blocks
+        else:
             self.in_flight[-1].unfreed.append(state)
