@@ -39,14 +39,7 @@ class SingleExecutor:
         dtype = resolve_dtype(context.dtype, self._device)
         if settings.num_threads is not None:
             torch.set_num_threads(settings.num_threads)
-        shape = AttentionShape(
-            num_heads=config.num_attention_heads,
-            num_kv_heads=config.num_key_value_heads,
-            head_dim=config.head_dim,
-            block_size=context.block_size,
-            dtype=dtype,
-            device=self._device,
-        )
+        shape = _attention_shape(config, context.block_size, dtype, self._device)
         attention, ops = make_backends(settings.attention, settings.ops, shape)
         model = architecture(
             config, ops=ops, attention=attention, num_positions=max_model_len, dtype=dtype, device=self._device
@@ -171,6 +164,17 @@ class SingleExecutor:
         callbacks, self._on_failure = self._on_failure, []
         for callback in callbacks:
             callback(error)
+
+
+def _attention_shape(config: ModelConfig, block_size: int, dtype: torch.dtype, device: torch.device) -> AttentionShape:
+    return AttentionShape(
+        num_heads=config.num_attention_heads,
+        num_kv_heads=config.num_key_value_heads,
+        head_dim=config.head_dim,
+        block_size=block_size,
+        dtype=dtype,
+        device=device,
+    )
 
 
 def _max_model_len(context: ExecutorContext, config: ModelConfig, name: str) -> int:
