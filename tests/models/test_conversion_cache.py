@@ -31,8 +31,12 @@ def write_content(folder):
     (folder / "file").write_text("content")
 
 
+def names(cache):
+    return sorted(path.name for path in cache.iterdir() if path.name != ".lock")
+
+
 def parts(cache):
-    return sorted(folder.name.split("-", 2)[2] for folder in cache.iterdir())
+    return sorted(name.split("-", 2)[2] for name in names(cache))
 
 
 def test_a_copy_is_made_once_per_dtype(tiny_gguf, own_cache):
@@ -114,25 +118,56 @@ def test_threads_that_build_at_the_same_time_get_one_folder(own_cache):
     assert len(built) == 3
     assert found == [own_cache / "key"] * 3
     assert (own_cache / "key" / "file").read_text() == "content"
-    assert [folder.name for folder in own_cache.iterdir()] == ["key"]
+    assert names(own_cache) == ["key"]
 
 
-def test_racing_over_a_damaged_folder_mends_it(own_cache):
-    cached_folder("key", write_content)
-    (own_cache / "key" / "file").write_text("damaged")
-    meet = threading.Barrier(3)
+def test_a_folder_that_appeared_meanwhile_is_left_alone(own_cache):
+    """Whoever is slower must not take away what the quicker one already uses."""
+
+    def identity():
+        return (own_cache / "key").stat().st_ino
+
+    def slow_build(folder):
+        cached_folder("key", write_content)  # another process, from beginning to end
+        seen.append(identity())
+        write_content(folder)
+
+    seen: list[int] = []
+    assert cached_folder("key", slow_build) == own_cache / "key"
+    assert seen == [identity()]
+    assert names(own_cache) == ["key"]
+
+
+def race(key, contestants=4):
+    """Build a folder in several threads at once, and read from it as soon as it is given."""
+    meet = threading.Barrier(contestants)
+    read = []
 
     def build(folder):
-        meet.wait(timeout=30)
-        (folder / "file").write_text("content")
+        meet.wait(timeout=30)  # nobody is done before all have begun
+        write_content(folder)
 
-    threads = [threading.Thread(target=cached_folder, args=("key", build)) for _ in range(3)]
+    def use():
+        folder = cached_folder(key, build)
+        assert folder is not None
+        read.append((folder / "file").read_text())
+
+    threads = [threading.Thread(target=use) for _ in range(contestants)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (own_cache / "key" / "file").read_text() == "content"
-    assert [folder.name for folder in own_cache.iterdir()] == ["key"]
+    return read
+
+
+@pytest.mark.parametrize("before", ["nothing", "damaged"])
+def test_whoever_comes_back_from_a_race_can_read_at_once(own_cache, before):
+    for i in range(30):
+        if before == "damaged":
+            cached_folder(f"key{i}", write_content)
+            (own_cache / f"key{i}" / "file").write_text("damaged")
+        assert race(f"key{i}") == ["content"] * 4
+    assert names(own_cache) == sorted(f"key{i}" for i in range(30))
 
 
 def test_processes_may_convert_at_the_same_time(tiny_gguf, own_cache):
@@ -181,7 +216,7 @@ def test_a_build_that_fails_leaves_nothing(own_cache):
 
     with pytest.raises(ModelError, match="no good"):
         cached_folder("key", build)
-    assert list(own_cache.iterdir()) == []
+    assert names(own_cache) == []
 
 
 def test_what_killed_processes_left_is_removed_after_a_while(own_cache):
@@ -191,7 +226,7 @@ def test_what_killed_processes_left_is_removed_after_a_while(own_cache):
         made = time.time() - age
         os.utime(own_cache / f".partial-{name}", (made, made))
     cached_folder("key", write_content)
-    assert sorted(folder.name for folder in own_cache.iterdir()) == [".partial-new", "key"]
+    assert names(own_cache) == [".partial-new", "key"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Where: $ENGINECORE_CACHE, else $XDG_CACHE_HOME/enginecore, else ~/.cache/enginecore. It may be deleted at any time.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -10,7 +11,8 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -65,16 +67,20 @@ def _create(folder: Path, build: Callable[[Path], None]) -> None:
     try:
         build(partial)
         _seal(partial)
-        if not _is_intact(folder):
-            _move_away(folder)
-        try:
-            partial.rename(folder)
-        except OSError:
-            # a folder of that name is there by now: another process was quicker
-            if not _is_intact(folder):
-                raise
+        with _lock(folder.parent):
+            if not _is_intact(folder):  # else another process was quicker
+                _move_away(folder)
+                partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _lock(root: Path) -> Iterator[None]:
+    """One process at a time gives folders their names: so nobody takes a folder for damaged that was just mended."""
+    with (root / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, also if the process is killed
+        yield
 
 
 def _seal(folder: Path) -> None:
@@ -109,7 +115,7 @@ def _move_away(damaged: Path) -> None:
     try:
         damaged.rename(doomed / damaged.name)
     except FileNotFoundError:
-        pass  # there was none, or another process moved it
+        pass  # there was none
     finally:
         shutil.rmtree(doomed, ignore_errors=True)
 
