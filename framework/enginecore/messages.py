@@ -27,14 +27,14 @@ class FinishReason(enum.IntEnum):
         return self.name.lower()
 
 
-class Message(msgspec.Struct, array_like=True, omit_defaults=True, kw_only=True):
+class Message(msgspec.Struct, array_like=True, omit_defaults=True):
     """Base of all payloads."""
 
 
 # -- front end <-> engine core ---------------------------------------------------------------------
 
 
-class EngineCoreRequest(Message):
+class EngineCoreRequest(Message, kw_only=True):
     """One request, as the front end's InputProcessor hands it to the engine core.
 
     Attributes:
@@ -68,7 +68,7 @@ class EngineCoreRequest(Message):
     skip_prefix_cache: bool = False
 
 
-class PositionLogprobs(Message):
+class PositionLogprobs(Message, kw_only=True):
     """Log-probabilities at one output position.
 
     Attributes:
@@ -104,7 +104,7 @@ class EngineCoreOutput(msgspec.Struct, array_like=True, omit_defaults=True, gc=F
     num_cached_tokens: int = 0
 
 
-class SchedulerStats(Message):
+class SchedulerStats(Message, kw_only=True):
     """Counters since start and gauges of now. Cheap to make; asked for by observers, never per token."""
 
     step: int = 0
@@ -118,7 +118,7 @@ class SchedulerStats(Message):
     prefix_cache_hits: int = 0
 
 
-class EngineCoreOutputs(Message):
+class EngineCoreOutputs(Message, kw_only=True):
     """One step's outputs for one client.
 
     Attributes:
@@ -134,7 +134,7 @@ class EngineCoreOutputs(Message):
     timestamp: float = 0.0
 
 
-class EngineInfo(Message):
+class EngineInfo(Message, kw_only=True):
     """What is in force, as found out at start-up: the one source of truth for front ends.
 
     Attributes:
@@ -175,7 +175,7 @@ class EngineInfo(Message):
 # -- engine core <-> workers -----------------------------------------------------------------------
 
 
-class NewRequestData(Message):
+class NewRequestData(Message, kw_only=True):
     """A request that a worker does not know: admitted for the first time, or resumed after a preemption.
 
     Attributes:
@@ -201,7 +201,7 @@ class NewRequestData(Message):
     adapter: str | None = None
 
 
-class RequestDelta(Message):
+class RequestDelta(Message, kw_only=True):
     """What changed for a request that the worker knows. Requests that only decode on have no delta.
 
     Attributes:
@@ -216,7 +216,7 @@ class RequestDelta(Message):
     num_computed_tokens: int
 
 
-class SchedulerOutput(Message):
+class SchedulerOutput(Message, kw_only=True):
     """One step's plan. Only what changed; what is gone applies before what is new.
 
     Attributes:
@@ -246,10 +246,12 @@ class SchedulerOutput(Message):
     @property
     def is_empty(self) -> bool:
         """Whether no worker needs to hear of it."""
-        return not (self.num_scheduled_tokens or self.new_requests or self.finished_ids or self.preempted_ids)
+        return not (
+            self.num_scheduled_tokens or self.new_requests or self.deltas or self.finished_ids or self.preempted_ids
+        )
 
 
-class GrammarOutput(Message):
+class GrammarOutput(Message, kw_only=True):
     """Foreseen (structured output): token bitmasks of constrained requests of one step."""
 
     step: int
@@ -257,13 +259,14 @@ class GrammarOutput(Message):
     bitmask: bytes = b""
 
 
-class ModelRunnerOutput(Message):
+class ModelRunnerOutput(Message, kw_only=True):
     """What a step gave. Rows that were scheduled and not sampled (chunks of a prompt) may be left out or be empty.
 
     Attributes:
         step: Of the plan it answers.
         request_ids: Whose rows.
-        sampled_token_ids: Zero to k tokens for each, in the same order.
+        sampled_token_ids: Tokens of each, in the same order. Exactly one for now; several are foreseen (speculative
+            decoding).
         logprobs: Per request that asked for them, one entry per token.
         errors: A fault that ends only the request named.
         extensions: As in the plan.

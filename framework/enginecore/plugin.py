@@ -36,7 +36,7 @@ Kind = Literal["scheduler", "kv_cache_manager", "executor", "transport", "tokeni
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CAPABILITIES: dict[Kind, frozenset[str]] = {
-    "scheduler": frozenset({"batch_queue", "chunked_prefill", "prefix_caching"}),
+    "scheduler": frozenset({"batch_queue", "chunked_prefill", "out_of_order", "prefix_caching"}),
     "kv_cache_manager": frozenset({"prefix_caching"}),
     "executor": frozenset(),  # what an executor can do depends on its settings: see ExecutorCapabilities
     "transport": frozenset({"sync", "asyncio"}),

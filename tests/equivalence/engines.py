@@ -12,6 +12,8 @@ from enginecore.plugin import HookSpecs
 from enginecore.registry import Observers
 from enginecore.settings import load_settings
 
+MAX_STEPS = 20_000
+
 
 class OracleEngine:
     """An engine behind its client, and what was asked and told through it.
@@ -57,9 +59,13 @@ class OracleEngine:
 
     def run(self):
         """To the end of all requests; checks every output, and that nothing is left behind."""
-        while self.transcript.open_ids:
-            assert self.get_output(), f"nothing to wait for, but {self.transcript.open_ids} have not ended"
-        assert self.get_output() == []
+        for _ in range(MAX_STEPS):
+            if not self.transcript.open_ids:
+                break
+            self.get_output()
+        assert not self.transcript.open_ids, "they have not ended"
+        for _ in range(self.info.max_concurrent_batches + 1):  # steps in flight, and word of what has ended
+            assert self.get_output() == []
         self.transcript.check(self.model)
         stats = self.stats
         assert stats.num_free_blocks == stats.num_blocks

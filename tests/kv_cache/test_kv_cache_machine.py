@@ -253,7 +253,7 @@ class KVCacheMachine(RuleBasedStateMachine):
 
     def leave(self, life):
         alone = sum(self.model.references[block] == 1 for block in life.blocks)
-        assert self.manager.num_freeable_blocks(life.request) == alone
+        assert self.manager.num_freeable_blocks([life.request]) == alone
         before = self.manager.num_free_blocks
         self.manager.free(life.request)
         assert self.manager.num_free_blocks == before + alone

@@ -53,7 +53,7 @@ def test_slots_are_added_when_the_blocks_held_do_not_suffice():
     assert manager.num_blocks_to_allocate(request, 9) == 1
     assert manager.allocate_slots(request, 9) == ([2],)
     assert manager.get_block_ids(request) == ([0, 1, 2],)
-    assert manager.num_freeable_blocks(request) == 3
+    assert manager.num_freeable_blocks([request]) == 3
 
 
 def test_all_slots_or_none():
@@ -160,8 +160,8 @@ def test_case_37_hits_that_somebody_holds_cost_no_free_block():
     assert manager.allocate_slots(request, 17, prefix) is None
     allocate(manager, request, 16, prefix)
     assert manager.num_free_blocks == 0
-    assert manager.num_freeable_blocks(request) == 2
-    assert manager.num_freeable_blocks(holder) == 0
+    assert manager.num_freeable_blocks([request]) == 2
+    assert manager.num_freeable_blocks([holder]) == 0
 
 
 def test_case_37_free_hits_are_taken_out_of_the_free_blocks():
@@ -211,7 +211,7 @@ def test_case_39_finished_and_aborted_at_once():
     manager.free(request)
     manager.free(request)
     assert manager.num_free_blocks == 1
-    assert manager.num_freeable_blocks(other) == 3
+    assert manager.num_freeable_blocks([other]) == 3
     manager.check_invariants()
 
 
@@ -221,7 +221,7 @@ def test_case_39_a_stale_word_about_a_request_does_not_touch_the_next_one_of_its
     manager.free(old)
     admit(manager, new)
     manager.free(old)
-    assert manager.num_freeable_blocks(new) == 2
+    assert manager.num_freeable_blocks([new]) == 2
     assert len(manager.get_block_ids(new)[0]) == 2
     manager.check_invariants()
 

@@ -1,12 +1,15 @@
 """What a request must satisfy to be accepted, whatever front end it comes from."""
 
+import math
+
 from enginecore.errors import InvalidRequestError
+from enginecore.interfaces import ExecutorCapabilities
 from enginecore.messages import EngineCoreRequest, EngineInfo
 from enginecore.sampling import SamplingParams
 
 
-def checked_params(request: EngineCoreRequest, info: EngineInfo) -> SamplingParams:
-    """The sampling parameters of a request that can be run.
+def checked_params(request: EngineCoreRequest, info: EngineInfo, capabilities: ExecutorCapabilities) -> SamplingParams:
+    """The sampling parameters of a request that can be run. Trusts no front end.
 
     Raises:
         InvalidRequestError: it cannot; says why.
@@ -19,8 +22,45 @@ def checked_params(request: EngineCoreRequest, info: EngineInfo) -> SamplingPara
             f"request {request.request_id!r}: data_parallel_rank = {request.data_parallel_rank}, "
             "but data parallelism is not supported yet; leave it None"
         )
+    if request.adapter is not None and not capabilities.adapters:
+        raise InvalidRequestError(
+            f"request {request.request_id!r}: adapter = {request.adapter!r}, but executor "
+            f"{info.components['executor']!r} knows no adapters; leave it None"
+        )
+    _check_fields(request)
     _check_prompt(request, params, info)
+    _check_sampling(request, params, info)
     return params
+
+
+def _check_fields(request: EngineCoreRequest) -> None:
+    """Numbers that policies order by: not a number would break the order of everybody."""
+    if request.client_index < 0:
+        raise InvalidRequestError(
+            f"request {request.request_id!r}: client_index must be at least 0, got {request.client_index}"
+        )
+    numbers: dict[str, float | None] = {
+        "arrival_time": request.arrival_time,
+        "priority": request.priority,
+        "deadline": request.deadline,
+    }
+    numbers.update({f"hints[{name!r}]": value for name, value in request.hints.items()})
+    for name, value in numbers.items():
+        if value is not None and not math.isfinite(value):
+            raise InvalidRequestError(f"request {request.request_id!r}: {name} must be finite, got {value}")
+
+
+def _check_sampling(request: EngineCoreRequest, params: SamplingParams, info: EngineInfo) -> None:
+    if params.seed is None and not params.greedy:
+        raise InvalidRequestError(
+            f"request {request.request_id!r}: params.seed must be set by the front end, so that the tokens do not "
+            "depend on who samples them"
+        )
+    if params.stop_token_ids and max(params.stop_token_ids) >= info.vocab_size:
+        raise InvalidRequestError(
+            f"request {request.request_id!r}: stop token id {max(params.stop_token_ids)} is outside the vocabulary "
+            f"[0, {info.vocab_size})"
+        )
 
 
 def _check_prompt(request: EngineCoreRequest, params: SamplingParams, info: EngineInfo) -> None:

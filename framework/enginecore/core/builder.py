@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from enginecore.clock import Clock
+from enginecore.core.component import build_component
 from enginecore.core.engine_core import EngineCore
 from enginecore.core.limits import Limits, check_capabilities, find_limits
 from enginecore.core.reporting import Reporter
-from enginecore.errors import EngineCoreError, PluginError
 from enginecore.interfaces import Executor, ModelInfo
 from enginecore.messages import EngineInfo
 from enginecore.plugin import (
@@ -34,23 +34,6 @@ def build_engine_core(loaded: Loaded, clock: Clock) -> EngineCore:
     except BaseException:
         executor.shutdown()
         raise
-
-
-def build_component(component: Component, settings: Any, context: Any) -> Any:
-    """Call a component's factory.
-
-    Raises:
-        EngineCoreError: raised by the factory on purpose.
-        PluginError: anything else that it raises; names the component.
-    """
-    try:
-        return component.factory(settings, context)
-    except EngineCoreError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"{component.kind} {component.name!r} cannot be built: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _build(component: Component, loaded: Loaded, context: Any) -> Any:

@@ -3,16 +3,18 @@
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from enginecore.clock import Clock
 from enginecore.core.admission_checks import checked_params
 from enginecore.core.reporting import Reporter
+from enginecore.core.step_errors import step_errors
 from enginecore.core.utilities import Utilities
-from enginecore.errors import EngineDeadError, InvariantError, StepError
+from enginecore.errors import EngineDeadError, InvalidRequestError, InvariantError
 from enginecore.interfaces import Executor, Outputs, Scheduler
 from enginecore.messages import (
     EngineCoreOutputs,
@@ -74,6 +76,7 @@ class EngineCore:
         self._aborts: SimpleQueue[list[str]] = SimpleQueue()
         self._in_flight: deque[Submitted] = deque()
         self._failure: BaseException | None = None
+        self._wake: Future[None] | None = None  # of whoever waits for the executor
         executor.register_failure_callback(self._fail)
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -86,8 +89,7 @@ class EngineCore:
             EngineDeadError: the engine has failed.
         """
         self._check_alive()
-        self._process_aborts()  # an id is free again once its abort was asked for
-        params = checked_params(request, self.info)
+        params = checked_params(request, self.info, self.executor.capabilities)
         accepted = Request(
             request,
             params,
@@ -96,7 +98,9 @@ class EngineCore:
             max_model_len=self.info.max_model_len,
             eos_token_ids=self.info.eos_token_ids,
         )
-        self.scheduler.add_request(accepted)
+        with self._dying_of("add_request"):
+            self._process_aborts()  # an id is free again once its abort was asked for
+            self.scheduler.add_request(accepted)
         self._reporter.added(accepted)
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
@@ -107,9 +111,11 @@ class EngineCore:
 
     def finish_all(self, reason: FinishReason) -> Mapping[int, EngineCoreOutputs]:
         """End all requests; their terminal outputs by client."""
-        self._process_aborts()
-        self.scheduler.finish_requests([request.request_id for request in self.scheduler.unfinished_requests], reason)
-        return self._outputs(self.scheduler.take_outputs())
+        with self._dying_of("finish_all"):
+            self._process_aborts()
+            unfinished = [request.request_id for request in self.scheduler.unfinished_requests]
+            self.scheduler.finish_requests(unfinished, reason)
+            return self._outputs(self.scheduler.take_outputs())
 
     def has_requests(self) -> bool:
         """Whether `advance` has anything to do."""
@@ -124,11 +130,8 @@ class EngineCore:
             EngineDeadError: this one or an earlier one failed; `__cause__` says why.
         """
         self._check_alive()
-        try:
+        with self._dying_of("a step"):
             return self.step() if self.max_concurrent_batches == 1 else self.step_with_batch_queue()
-        except Exception as error:
-            self._fail(error)
-            raise EngineDeadError(f"the engine core has failed: {error}") from error
 
     def step(self) -> StepResult:
         """Schedule, execute, settle: one batch at a time."""
@@ -162,23 +165,30 @@ class EngineCore:
             self._check_plan(scheduled)
         if scheduled.is_empty:
             return None
-        running = self.executor.execute_model(scheduled)
+        with step_errors(scheduled):
+            running = self.executor.execute_model(scheduled)
         grammar = self.scheduler.get_grammar_bitmask(scheduled)
         return Submitted(scheduled, running, grammar, started, len(self._in_flight) + 1)
 
     def _result(self, submitted: Submitted) -> ModelRunnerOutput:
         """Wait for a step, and have it sampled if the executor wants to be asked."""
         scheduled, running, grammar, _, _ = submitted
-        try:
+        with step_errors(scheduled):
             output = self._await(running)
             if output is None:
                 output = self._await(self.executor.sample_tokens(scheduled.step, grammar))
             return output
-        except Exception as error:
-            raise StepError(f"{_describe(scheduled)} failed: {type(error).__name__}: {error}") from error
 
     def _await(self, running: "Future[T]") -> T:
-        self._clock.wait(running)
+        """Wait for a future of the executor, or for its failure callback, which may come instead."""
+        if not running.done():
+            self._wake = wake = Future[None]()
+            running.add_done_callback(lambda _: _resolve(wake))
+            if self._failure is None:
+                self._clock.wait(wake)
+            self._wake = None
+        if not running.done() and self._failure is not None:
+            raise self._failure
         return running.result()
 
     def _settle(self, submitted: Submitted, output: ModelRunnerOutput) -> StepResult:
@@ -237,7 +247,8 @@ class EngineCore:
             EngineDeadError: the engine has failed.
         """
         self._check_alive()
-        self._process_aborts()
+        with self._dying_of("abort_requests"):
+            self._process_aborts()
         return self._utilities.call(name, *args)
 
     def shutdown(self) -> None:
@@ -247,22 +258,29 @@ class EngineCore:
         self._in_flight.clear()
         self.executor.shutdown()
 
+    @contextmanager
+    def _dying_of(self, what: str) -> Iterator[None]:
+        """Whatever escapes here, a refused request apart, leaves the books in an unknown state: the engine is dead."""
+        try:
+            yield
+        except InvalidRequestError:
+            raise
+        except Exception as error:
+            self._fail(error)
+            raise EngineDeadError(f"the engine core has failed in {what}: {type(error).__name__}: {error}") from error
+
     def _fail(self, error: BaseException) -> None:
+        """Remember the first failure, and wake whoever waits for the executor. From any thread."""
         if self._failure is None:
             self._failure = error
+        if (wake := self._wake) is not None:
+            _resolve(wake)
 
     def _check_alive(self) -> None:
         if self._failure is not None:
             raise EngineDeadError(f"the engine core is dead: {self._failure}") from self._failure
 
 
-def _describe(scheduled: SchedulerOutput, most: int = 20) -> str:
-    """What was scheduled, by ids and counts. Never a prompt."""
-    counts = scheduled.num_scheduled_tokens
-    shown = ", ".join(f"{request_id!r}: {tokens}" for request_id, tokens in itertools.islice(counts.items(), most))
-    more = f" and {len(counts) - most} more" if len(counts) > most else ""
-    return (
-        f"step {scheduled.step} ({scheduled.total_num_scheduled_tokens} tokens of {len(counts)} requests: "
-        f"{shown}{more}; {len(scheduled.new_requests)} new, {len(scheduled.finished_ids)} finished, "
-        f"{len(scheduled.preempted_ids)} preempted)"
-    )
+def _resolve(wake: "Future[None]") -> None:
+    with suppress(InvalidStateError):  # the future and the failure may come at the same time
+        wake.set_result(None)

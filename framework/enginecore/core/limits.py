@@ -96,6 +96,11 @@ def check_capabilities(components: Mapping[Kind, Component], executor: ExecutorC
             f"{scheduler.name!r} does not declare 'batch_queue': choose another scheduler, or run the executor with "
             "one batch in flight"
         )
+    if not executor.in_order and "out_of_order" not in scheduler.capabilities:
+        raise ConfigurationError(
+            f"executor {name!r} does not run steps in order, and scheduler {scheduler.name!r} does not declare "
+            "'out_of_order', so it may give out blocks that are still written to: choose another scheduler"
+        )
     if limits.enable_chunked_prefill and "chunked_prefill" not in scheduler.capabilities:
         raise ConfigurationError(
             f"scheduler {scheduler.name!r} does not declare 'chunked_prefill': set enable_chunked_prefill = false, "

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from enginecore.errors import ConfigurationError
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 
 
@@ -17,11 +18,18 @@ class KVCacheSpec:
         page_size_bytes: Bytes that one block of this layer takes, keys and values together.
         non_causal: Tokens attend to later ones (prefix-LM): no prompt may be split, no prefix re-used, so chunked
             prefill and prefix caching are switched off for the whole engine.
+
+    Raises:
+        ConfigurationError: a size is below 1.
     """
 
     block_size: int
     page_size_bytes: int
     non_causal: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block_size < 1 or self.page_size_bytes < 1:
+            raise ConfigurationError(f"sizes of a KV cache must be at least 1, got {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +63,23 @@ class ExecutorCapabilities:
         in_order: Steps run one after another in order of `SchedulerOutput.step`, on every rank. Then a freed block
             may be given out by the very next step. If not, freeing waits for the steps in flight.
         model_free: Tokens have no content (a simulation).
+        adapters: Requests may name an adapter (LoRA).
+
+    Raises:
+        ConfigurationError: fewer than one batch in flight.
     """
 
     max_concurrent_batches: int = 1
     feeds_tokens: bool = False
     in_order: bool = True
     model_free: bool = False
+    adapters: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_concurrent_batches < 1:
+            raise ConfigurationError(
+                f"max_concurrent_batches of an executor must be at least 1, got {self.max_concurrent_batches}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +155,9 @@ class Executor(Protocol):
         ...
 
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
-        """Call `callback` once, from any thread, if the executor can no longer run steps."""
+        """Call `callback` once, from any thread, if the executor can no longer run steps. Whoever waits for one of its
+        futures is woken by that; the futures need not be completed.
+        """
         ...
 
     def check_health(self) -> None:

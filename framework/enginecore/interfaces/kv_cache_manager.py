@@ -1,5 +1,6 @@
 """KVCacheManager: which blocks a request holds, and which of them it shares."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -72,8 +73,11 @@ class KVCacheManager(Protocol):
         """Free blocks that `allocate_slots` with the same arguments would take, those that it would pin included."""
         ...
 
-    def num_freeable_blocks(self, request: Request) -> int:
-        """Blocks that `free` would return to the pool: those that nobody else references."""
+    def num_freeable_blocks(self, requests: Sequence[Request], keep: CachedPrefix | None = None) -> int:
+        """Blocks that come back to the pool if all of these are freed: those that nobody else references.
+
+        Blocks of `keep` do not count: somebody is about to share them.
+        """
         ...
 
     def allocate_slots(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> BlockIds | None:

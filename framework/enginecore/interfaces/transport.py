@@ -66,7 +66,8 @@ class EngineCoreClient(Protocol):
         ...
 
     def get_output(self) -> EngineCoreOutputs:
-        """The next outputs, waiting for them if there are unfinished requests; empty if there is nothing to wait for.
+        """The next outputs, waiting for a step if requests are unfinished. Empty if the step gave none (a piece of a
+        prompt), or if there is nothing to wait for.
 
         Raises:
             EngineDeadError: the engine core has failed; `__cause__` says why.

@@ -57,7 +57,7 @@ class Admission:
     def _seat(self, state: RequestState) -> bool:
         """Give it a seat and blocks for all that is known of it, if need be somebody else's."""
         lives, request = self._lives, state.request
-        if lives.policy.preemptive:
+        if lives.policy.preemptive and not lives.in_flight.any_unfreed:
             victims = self._victims(state)
             if victims is None:
                 return False
@@ -75,12 +75,13 @@ class Admission:
 
     def _victims(self, state: RequestState) -> list[RequestState] | None:
         """Who must go to let it in: nobody, or strictly worse ones that the policy names. None: it cannot come in."""
-        lives, kv = self._lives, self._kv
-        need = kv.num_blocks_to_allocate(state.request, state.request.num_tokens, kv.get_computed_blocks(state.request))
-        free = kv.num_free_blocks
-        seats = self._max_num_seqs - len(lives.running)
+        lives, kv, request = self._lives, self._kv, state.request
+        prefix = kv.get_computed_blocks(request)
+        need = kv.num_blocks_to_allocate(request, request.num_tokens, prefix)
         victims: list[RequestState] = []
-        while seats < 1 or free < need:
+        while len(lives.running) - len(victims) >= self._max_num_seqs or (
+            kv.num_free_blocks + kv.num_freeable_blocks([victim.request for victim in victims], prefix) < need
+        ):
             worse = [other for other in lives.running.ranked.strictly_after(state.rank) if other not in victims]
             named = lives.policy.victim(worse, state, lives.view) if worse else None
             if named is None:
@@ -92,8 +93,6 @@ class Admission:
                     "only a running request that ranks strictly after it may be displaced"
                 )
             victims.append(victim)
-            seats += 1
-            free += kv.num_freeable_blocks(victim.request)
         return victims
 
     @staticmethod

@@ -27,12 +27,13 @@ class Batch:
         step: Its number.
         decodes: One token each, sampled.
         pieces: Several known tokens each.
+        newcomers: Those that are new to the workers, whether or not they have tokens in it.
         sampled_ids: Whose tokens come back, in order of the batch.
         stale: Members that lost their blocks or ended since: the result may not touch their present state.
         unfreed: Requests whose blocks are freed when this step is over (executors that run out of order).
     """
 
-    __slots__ = ("decodes", "pieces", "sampled_ids", "stale", "step", "unfreed")
+    __slots__ = ("decodes", "newcomers", "pieces", "sampled_ids", "stale", "step", "unfreed")
 
     def __init__(self, step: int, decodes: list[RequestState], pieces: list[Piece]) -> None:
         self.step = step
@@ -40,6 +41,7 @@ class Batch:
         self.pieces = pieces
         self.sampled_ids = [state.request.request_id for state in decodes]
         self.sampled_ids += [piece.state.request.request_id for piece in pieces if piece.samples]
+        self.newcomers: list[RequestState] = []
         self.stale: set[RequestState] = set()
         self.unfreed: list[RequestState] = []
 

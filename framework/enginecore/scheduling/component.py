@@ -21,7 +21,10 @@ class PolicyFactory:
     def __call__(self, settings: BaseModel, context: SchedulerContext) -> ContinuousBatchingScheduler:
         """The scheduler for one engine."""
         arguments = {name: getattr(settings, name) for name in type(settings).model_fields}
-        return ContinuousBatchingScheduler(self._policy(**arguments), context)
+        policy = self._policy(**arguments)
+        if not isinstance(policy, SchedulingPolicy):
+            raise PluginError(f"{self._policy!r} made a {type(policy).__name__}, which is no SchedulingPolicy")
+        return ContinuousBatchingScheduler(policy, context)
 
 
 def policy_component(
@@ -55,6 +58,10 @@ def policy_component(
 def _settings_of(policy: Callable[..., SchedulingPolicy]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for argument in inspect.signature(policy, eval_str=True).parameters.values():
+        if argument.kind not in (argument.POSITIONAL_OR_KEYWORD, argument.KEYWORD_ONLY):
+            raise PluginError(
+                f"{policy!r}: argument {argument} of the constructor cannot be a setting: name each one, with its type"
+            )
         if argument.annotation is argument.empty:
             raise PluginError(f"{policy!r}: argument {argument.name!r} of the constructor needs a type annotation")
         default = ... if argument.default is argument.empty else argument.default

@@ -1,5 +1,7 @@
 """The one place where requests change phase: queued, seated, preempted, ended."""
 
+import logging
+
 from enginecore.errors import InvalidRequestError, InvariantError
 from enginecore.messages import BlockIds, FinishReason
 from enginecore.plugin import SchedulerContext
@@ -7,11 +9,13 @@ from enginecore.request import Request, RequestStatus
 from enginecore.scheduling.batch import BatchesInFlight
 from enginecore.scheduling.outbox import Outbox
 from enginecore.scheduling.plan import PlanDraft
-from enginecore.scheduling.policy import RequestView, SchedulingPolicy
+from enginecore.scheduling.policy import Rank, RequestView, SchedulingPolicy
 from enginecore.scheduling.queues import WaitingQueue
 from enginecore.scheduling.request_state import Phase, RequestState
 from enginecore.scheduling.running import RunningSet
 from enginecore.scheduling.view import StepView
+
+logger = logging.getLogger(__name__)
 
 
 class Lifecycle:
@@ -61,13 +65,28 @@ class Lifecycle:
             return
         # the last token of a request needs no slot
         request.max_total_tokens = min(request.max_total_tokens, capacity + 1)
-        state = RequestState(request)
+        self.view.refresh()
+        state = self.states[request.request_id] = RequestState(request)
+        try:
+            refusal = self._introduce(state)
+        except Exception as error:  # whatever a policy raises over one request costs that request alone
+            logger.exception("policy %s failed on request %r", type(self.policy).__name__, request.request_id)
+            refusal = f"scheduling policy {type(self.policy).__name__} failed on this request: {error!r}"
+        if refusal:
+            del self.states[request.request_id]
+            self.outbox.add_terminal(request, FinishReason.ERROR, refusal)
+
+    def _introduce(self, state: RequestState) -> str | None:
+        """Queue a new request, unless the policy refuses it: then the reason."""
         if reason := self.policy.admit(state, self.view):
-            self.outbox.add_terminal(request, FinishReason.ERROR, reason)
-            return
-        self.states[request.request_id] = state
+            return reason
         self.policy.added(state, self.view)
-        self._queue(state)
+        try:
+            self._queue(state)
+        except Exception:
+            self.policy.ended(state, self.view)
+            raise
+        return None
 
     def seat(self, state: RequestState, block_ids: BlockIds, num_cached_tokens: int) -> None:
         """It has got its blocks, of which a prefix is computed already: from here on it runs."""
@@ -94,11 +113,13 @@ class Lifecycle:
         tokens = self.policy.lease(state, self.view)
         request = state.request
         start = max(request.num_scheduled_tokens, request.num_tokens - 1)
-        state.begin_lease(None if tokens is None else start + max(tokens, 1))
+        if tokens is not None and tokens < 1:
+            raise InvariantError(f"{type(self.policy).__name__}.lease gave {tokens}: at least 1, or None for never")
+        state.begin_lease(None if tokens is None else start + tokens)
 
     def rerank(self, state: RequestState) -> None:
         """Its lease is over: ask again."""
-        self.running.rerank(state, self.policy.rank(state, self.view))
+        self.running.rerank(state, self._rank(state))
         self.lease(state)
 
     def preempt(self, state: RequestState) -> None:
@@ -142,7 +163,7 @@ class Lifecycle:
 
     @property
     def frees_at_once(self) -> bool:
-        """Whether blocks can be given out again as soon as they are given up; else steps in flight may write to them."""
+        """Whether blocks go back to the pool when they are given up; else steps in flight may write to them."""
         return self._in_order or not self.in_flight
 
     def free(self, state: RequestState) -> None:
@@ -153,9 +174,15 @@ class Lifecycle:
     def _queue(self, state: RequestState) -> None:
         state.phase = Phase.WAITING
         state.since = self.view.now
-        state.rank = self.policy.rank(state, self.view)
+        state.rank = self._rank(state)
         state.lane = self.policy.lane(state)
         self.waiting.add(state)
+
+    def _rank(self, state: RequestState) -> Rank:
+        rank = self.policy.rank(state, self.view)
+        if any(part != part for part in (rank if isinstance(rank, tuple) else (rank,))):
+            raise InvariantError(f"{type(self.policy).__name__}.rank gave {rank!r}: a rank must be comparable, not NaN")
+        return rank
 
     def _vacate(self, state: RequestState, *, finished: bool) -> None:
         self.in_flight.mark_stale(state)

@@ -49,7 +49,8 @@ class PlanDraft:
             (self._finished if finished else self._preempted).append(state.request_id)
 
     def build(self, batch: Batch) -> SchedulerOutput:
-        """The plan for this batch; the draft is empty again."""
+        """The plan for this batch, which learns who is new in it; the draft is empty again."""
+        batch.newcomers = list(self._new)
         scheduled = dict.fromkeys(batch.sampled_ids[: len(batch.decodes)], 1)
         for piece in batch.pieces:
             scheduled[piece.state.request_id] = piece.num_tokens

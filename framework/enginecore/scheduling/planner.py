@@ -37,13 +37,19 @@ class Planner:
                 pieces = self._pieces(split, self._budget - len(decodes))
         else:
             self._admission.admit(split, min(split.prefill, self._budget))
-            ready = self._ready_decodes() if split.mix or not lives.running.prefilling else []
+            prefills = lives.running.prefilling and split.prefill
+            ready = self._ready_decodes() if split.mix or not prefills else []
             pieces = self._pieces(split, self._budget)
             decodes = self._decodes(ready, self._budget - sum(piece.num_tokens for piece in pieces))
         return Batch(lives.view.step, decodes, pieces)
 
     def _split(self) -> Split:
         split = self._lives.policy.split(self._lives.view)
+        if split.chunk < 1 or split.prefill < 0 or split.admit < 0 or split.first not in ("decode", "prefill"):
+            raise InvariantError(
+                f"{type(self._lives.policy).__name__}.split gave {split}: chunk must be at least 1, prefill and admit "
+                "at least 0, first 'decode' or 'prefill'"
+            )
         if not self._chunked:
             # a prompt that may not be split needs the budget in one piece, so it goes before decodes
             split = split._replace(first="prefill", prefill=self._budget, chunk=self._budget)
@@ -107,8 +113,8 @@ class Planner:
     def _decodes(self, ready: list[RequestState], budget: int) -> list[RequestState]:
         """Advance those that fit. Those that do not come first the next time."""
         chosen = [state for state in ready if state.phase is Phase.DECODE] if self._lives.preempted_in_step else ready
-        if len(chosen) > budget or not self._feeds_tokens:
-            chosen = chosen[:budget]
+        chosen = chosen[:budget]
+        if len(chosen) < len(self._lives.running.decoding):
             self._lives.running.serve_last(chosen)
         for state in chosen:
             state.request.num_scheduled_tokens += 1

@@ -126,7 +126,9 @@ class SchedulerView(Protocol):
 
     @property
     def now(self) -> float:
-        """Seconds on the engine's clock, fixed for the step: the only clock that a policy may read."""
+        """Seconds on the engine's clock, fixed for the step, or for the arrival between steps: the only clock that a
+        policy may read.
+        """
         ...
 
     @property
@@ -157,6 +159,11 @@ class SchedulerView(Protocol):
     @property
     def max_num_seqs(self) -> int:
         """Seats."""
+        ...
+
+    @property
+    def enable_chunked_prefill(self) -> bool:
+        """Whether a prompt may be split over steps."""
         ...
 
     @property
@@ -206,10 +213,14 @@ class SchedulingPolicy(ABC):
 
     @abstractmethod
     def rank(self, request: RequestView, scheduler: SchedulerView) -> Rank:
-        """Sort key, smaller first. Asked when it is added or preempted, and when its lease is over."""
+        """Sort key, smaller first. Asked when it is added or preempted, and when its lease is over.
+
+        Keys must compare with one another, so no NaN and no mixed types. One that cannot be made for a new request
+        (an exception) ends that request with the error.
+        """
 
     def lease(self, request: RequestView, scheduler: SchedulerView) -> int | None:
-        """After how many more output tokens `rank` is asked again while it runs. None: never."""
+        """After how many more output tokens, at least 1, `rank` is asked again while it runs. None: never."""
         return None
 
     def lane(self, request: RequestView) -> Hashable:
@@ -234,7 +245,10 @@ class SchedulingPolicy(ABC):
         return candidates[-1]
 
     def split(self, scheduler: SchedulerView) -> Split:
-        """How this step's tokens are shared. Asked once per step, first of all."""
+        """How this step's tokens are shared. Asked once per step, first of all.
+
+        Without chunked prefill only `admit` and `mix` count: a prompt needs the budget in one piece, and goes first.
+        """
         most = scheduler.max_num_batched_tokens
         return Split(prefill=most, chunk=most, admit=most)
 

@@ -62,7 +62,9 @@ class WaitingQueue:
 
     def add(self, state: RequestState) -> None:
         """Queue it in the lane that it names."""
-        self._lanes.setdefault(state.lane, RankedList()).add(state)
+        lane = self._lanes.get(state.lane) or RankedList()
+        lane.add(state)  # may raise, over ranks that do not compare: then nothing has changed
+        self._lanes[state.lane] = lane
         self._count += 1
 
     def remove(self, state: RequestState) -> None:

@@ -51,10 +51,12 @@ class Settlement:
     @staticmethod
     def _sampled_tokens(batch: Batch, output: ModelRunnerOutput) -> Sequence[Tokens]:
         """Tokens in order of the batch; None for a row that the executor left out."""
-        if output.request_ids == batch.sampled_ids:
+        if output.request_ids == batch.sampled_ids and len(output.sampled_token_ids) == len(batch.sampled_ids):
             return output.sampled_token_ids
-        by_id = dict(zip(output.request_ids, output.sampled_token_ids, strict=True))
-        rows = [by_id.pop(request_id, None) for request_id in batch.sampled_ids]
+        by_id: dict[str, list[int]] = {}
+        for request_id, tokens in zip(output.request_ids, output.sampled_token_ids, strict=False):
+            by_id[request_id] = by_id.get(request_id, []) + tokens  # a second row makes one token too many
+        rows: list[Tokens] = [by_id.pop(request_id, None) for request_id in batch.sampled_ids]
         for piece in batch.pieces:
             by_id.pop(piece.state.request_id, None)
         if by_id:
@@ -63,7 +65,8 @@ class Settlement:
 
     def _fail(self, errors: dict[str, str], batch: Batch) -> None:
         """Faults that the executor lays at single requests."""
-        members = {state.request_id: state for state in (*batch.decodes, *(piece.state for piece in batch.pieces))}
+        states = (*batch.decodes, *(piece.state for piece in batch.pieces), *batch.newcomers)
+        members = {state.request_id: state for state in states}
         for request_id, error in errors.items():
             state = members.get(request_id)
             if state is None:
@@ -79,7 +82,8 @@ class Settlement:
     ) -> None:
         """The hot loop: once per running request and step."""
         stale, outbox = batch.stale, self._lives.outbox
-        client, due = -1, list[EngineCoreOutput]()
+        client: int | None = None
+        due: list[EngineCoreOutput] = []
         for state, sampled in zip(batch.decodes, tokens, strict=False):
             if (stale and state in stale) or sampled is None or len(sampled) != 1:
                 self._accept_odd(state, sampled, state in stale, logprobs)

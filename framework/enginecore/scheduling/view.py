@@ -25,6 +25,7 @@ class StepView:
         self.waiting = waiting
         self.max_num_seqs = context.max_num_seqs
         self.max_num_batched_tokens = context.max_num_batched_tokens
+        self.enable_chunked_prefill = context.enable_chunked_prefill
         self._clock = context.clock
         self._kv: KVCacheManager = context.kv_cache_manager
         self._states = states
@@ -33,6 +34,10 @@ class StepView:
     def tick(self) -> None:
         """The next step begins."""
         self.step += 1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Something happens between steps."""
         self.now = self._clock.now()
 
     @property

@@ -1,6 +1,7 @@
 """`paged`: blocks of fixed size with automatic prefix caching (PagedAttention; vLLM v1's KVCacheManager)."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -82,9 +83,11 @@ class PagedKVCacheManager:
         _, num_new, num_pinned = self._demand(request, num_tokens, prefix)
         return num_new + num_pinned
 
-    def num_freeable_blocks(self, request: Request) -> int:
-        table = self._tables.get(request)
-        return self._pool.count_references(table.blocks, 1) if table else 0
+    def num_freeable_blocks(self, requests: Sequence[Request], keep: CachedPrefix | None = None) -> int:
+        held = Counter(block for request in requests for block in self.get_block_ids(request)[0])
+        for block in keep.block_ids[0] if keep else ():
+            held.pop(block, None)
+        return sum(self._pool.count_references([block], references) for block, references in held.items())
 
     def allocate_slots(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> BlockIds | None:
         shared, num_new, num_pinned = self._demand(request, num_tokens, prefix)

@@ -24,6 +24,11 @@ class Fcfs(SchedulingPolicy):
         self._chunk = prefill_chunk_size
 
     def start(self, scheduler: SchedulerView) -> None:
+        if self._chunk is not None and not scheduler.enable_chunked_prefill:
+            raise ConfigurationError(
+                f"scheduler.fcfs.prefill_chunk_size = {self._chunk} has no effect while chunked prefill is off: "
+                "leave it out, or set enable_chunked_prefill = true (a model that is not causal cannot have it)"
+            )
         if self._chunk is not None and self._chunk > scheduler.max_num_batched_tokens:
             raise ConfigurationError(
                 f"scheduler.fcfs.prefill_chunk_size = {self._chunk} is above max_num_batched_tokens = "

@@ -9,7 +9,8 @@ class InprocSettings(ComponentSettings):
     """Settings of the `inproc` transport.
 
     Attributes:
-        codec_round_trip: Send every message through the codec, as a transport between processes would. For tests.
+        codec_round_trip: Send requests and outputs through the codec, as a transport between processes would. For
+            tests.
     """
 
     codec_round_trip: bool = False

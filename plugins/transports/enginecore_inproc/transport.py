@@ -48,9 +48,8 @@ class InprocClient:
             self._core.abort_requests(request_ids)
 
     def get_output(self) -> EngineCoreOutputs:
-        while not self._due and not self._closed and self._core.has_requests():
-            outputs, _ = self._core.advance()
-            self._keep(outputs)
+        if not self._due and not self._closed and self._core.has_requests():
+            self._keep(self._core.advance()[0])
         if self._due:
             return self._due.popleft()
         self._check_open()

@@ -79,6 +79,7 @@ class OracleExecutor:
             max_concurrent_batches=self._settings.depth,
             feeds_tokens=self._settings.feeds_tokens,
             in_order=self._settings.in_order,
+            adapters=True,
         )
 
     @property

@@ -1,0 +1,57 @@
+"""Calling a component's factory, and looking at what comes out."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from enginecore.errors import EngineCoreError, PluginError
+from enginecore.interfaces import Executor, KVCacheManager, Scheduler, Tokenizer, Transport
+from enginecore.plugin import Component, Kind
+
+INTERFACES: Mapping[Kind, type] = {
+    "scheduler": Scheduler,
+    "kv_cache_manager": KVCacheManager,
+    "executor": Executor,
+    "transport": Transport,
+    "tokenizer": Tokenizer,
+}
+
+
+def build_component(component: Component, settings: Any, context: Any) -> Any:
+    """Call a component's factory.
+
+    Raises:
+        EngineCoreError: raised by the factory on purpose.
+        PluginError: anything else that it raises, or what it returns lacks members of its interface; names them.
+    """
+    try:
+        built = component.factory(settings, context)
+    except EngineCoreError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{component.kind} {component.name!r} cannot be built: {type(error).__name__}: {error}"
+        ) from error
+    _check_interface(component, built)
+    return built
+
+
+def _check_interface(component: Component, built: object) -> None:
+    """Types are a type checker's affair; a member that is missing would be noticed only in the middle of a step."""
+    interface = INTERFACES[component.kind]
+    missing = [
+        f"{name}()" if inspect.isfunction(member) else name
+        for name, member in vars(interface).items()
+        if not name.startswith("_") and not _offers(built, name, method=inspect.isfunction(member))
+    ]
+    if missing:
+        raise PluginError(
+            f"{component.kind} {component.name!r} made a {type(built).__name__}, which is no {interface.__name__}: "
+            f"it lacks {', '.join(missing)}"
+        )
+
+
+def _offers(built: object, name: str, *, method: bool) -> bool:
+    if not method:
+        return hasattr(type(built), name) or hasattr(built, name)
+    return callable(getattr(built, name, None))
