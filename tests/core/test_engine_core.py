@@ -1,13 +1,18 @@
 """The engine core through its public door, on the oracle executor."""
 
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from enginecore.clock import VirtualClock
+from enginecore.clock import RealClock, VirtualClock
+from enginecore.conformance.oracle.executor import OracleExecutor
 from enginecore.conformance.oracle.model import OracleModel
-from enginecore.errors import EngineDeadError, InvalidRequestError, StepError
+from enginecore.conformance.oracle.settings import OracleSettings
+from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError, PluginError, StepError
 from enginecore.messages import EngineCoreRequest, FinishReason
+from enginecore.plugin import Component
 from enginecore.sampling import PoolingParams, SamplingParams
 from enginecore.scheduling import policy_component
 from tests.core.engines import make_core, request, run
@@ -189,3 +194,103 @@ def test_shutdown_twice_is_shutdown_once() -> None:
     core.shutdown()
     with pytest.raises(EngineDeadError, match="was shut down"):
         core.add_request(request("r"))
+
+
+# -- distrust --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("arrival_time", float("nan"), "arrival_time must be finite, got nan"),
+        ("priority", float("inf"), "priority must be finite, got inf"),
+        ("deadline", float("-inf"), "deadline must be finite"),
+        ("hints", {"length": float("nan")}, r"hints\['length'\] must be finite"),
+        ("client_index", -1, "client_index must be at least 0, got -1"),
+    ],
+)
+def test_numbers_that_would_break_the_order_of_everybody_are_refused(field: str, value: object, message: str) -> None:
+    core = make_core()
+    wire = request("r")
+    setattr(wire, field, value)
+    with pytest.raises(InvalidRequestError, match=message):
+        core.add_request(wire)
+    assert not core.has_requests()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"stop_token_ids": (10**6,), "min_tokens": 2}, "stop token id 1000000 is outside the vocabulary"),
+        ({"seed": None, "temperature": 1.0}, "params.seed must be set by the front end"),
+    ],
+)
+def test_parameters_that_a_front_end_should_have_settled_are_refused(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        make_core().add_request(request("r", **params))
+
+
+class HangingExecutor(OracleExecutor):
+    """Its steps never end; from another thread it reports that it has failed."""
+
+    def execute_model(self, scheduled: Any) -> Any:
+        threading.Timer(0.01, self.report).start()
+        return Future()
+
+    def register_failure_callback(self, callback: Any) -> None:
+        self.callback = callback
+
+    def report(self) -> None:
+        self.callback(RuntimeError("rank 3 is gone"))
+
+
+class RaisingExecutor(OracleExecutor):
+    """Raises instead of giving a future."""
+
+    def execute_model(self, scheduled: Any) -> Any:
+        raise RuntimeError("CUDA error")
+
+
+class PartialScheduler:
+    """Half a scheduler."""
+
+    def add_request(self, request: Any) -> None:
+        return None
+
+
+def test_a_failure_of_the_executor_wakes_whoever_waits_for_a_step() -> None:
+    component = Component(kind="executor", name="hanging", factory=HangingExecutor, settings=OracleSettings)
+    core = make_core(components=[component], executor={"use": "hanging"}, clock=RealClock())
+    core.add_request(request("r"))
+    with pytest.raises(EngineDeadError, match="rank 3 is gone"):
+        core.advance()
+
+
+def test_an_executor_that_raises_at_once_says_what_was_scheduled_too() -> None:
+    component = Component(kind="executor", name="raising", factory=RaisingExecutor, settings=OracleSettings)
+    core = make_core(components=[component], executor={"use": "raising"})
+    core.add_request(request("r"))
+    with pytest.raises(EngineDeadError, match=r"step 1 \(5 tokens of 1 requests: 'r': 5.*CUDA error"):
+        core.advance()
+
+
+def test_a_component_that_lacks_members_of_its_interface_is_refused_by_name() -> None:
+    component = Component(
+        kind="scheduler",
+        name="partial",
+        factory=lambda settings, context: PartialScheduler(),
+        capabilities=frozenset({"chunked_prefill", "prefix_caching"}),
+    )
+    with pytest.raises(PluginError, match=r"no Scheduler: it lacks abort_requests\(\), .*unfinished_requests"):
+        make_core(components=[component], scheduler={"use": "partial"})
+
+
+def test_an_executor_out_of_order_needs_a_scheduler_that_knows_of_it() -> None:
+    component = Component(
+        kind="scheduler",
+        name="plain",
+        factory=lambda settings, context: PartialScheduler(),
+        capabilities=frozenset({"batch_queue", "chunked_prefill", "prefix_caching"}),
+    )
+    with pytest.raises(ConfigurationError, match="does not declare 'out_of_order'"):
+        make_core(components=[component], scheduler={"use": "plain"}, oracle={"in_order": False})
