@@ -150,7 +150,10 @@ class Urgent(SchedulingPolicy):
 @pytest.mark.parametrize("in_order", [True, False])
 def test_an_urgent_request_displaces_no_more_than_it_needs_although_blocks_come_back_late(in_order):
     harness = make_harness(
-        policy=Urgent(), num_blocks=20, oracle={"depth": 4, "feeds_tokens": True, "in_order": in_order}
+        policy=Urgent(),
+        num_blocks=20,
+        max_num_batched_tokens=64,
+        oracle={"depth": 4, "feeds_tokens": True, "in_order": in_order},
     )
     for n in range(5):  # three blocks each; the second block after the prompt is far away
         harness.add(make_request(f"r{n}", 9, max_tokens=4, priority=5))
