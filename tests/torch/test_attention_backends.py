@@ -176,3 +176,29 @@ def test_page_sizes_count_what_is_allocated():
             assert sum(part.nbytes for part in backend.new_kv_cache(7)) == 7 * backend.page_size_bytes
     assert make_backend("torch", block_size=16, head_dim=64)[0].page_size_bytes == 2 * 16 * 2 * 64 * 4
     assert make_backend("native", block_size=16, head_dim=64)[0].page_size_bytes == 2 * 16 * 2 * 64 * 4
+
+
+@pytest.mark.parametrize("name", ["torch", "native"])
+def test_query_and_keys_may_come_from_different_tensors(name):
+    """An architecture without a fused product lays tokens out with strides of their own."""
+    together, apart = Requests(name, num_blocks=4), Requests(name, num_blocks=4)
+    forward = apart.backend.forward
+
+    def separately(query, key, value, cache, metadata):
+        return forward(query.contiguous(), key.contiguous(), value.contiguous(), cache, metadata)
+
+    apart.backend.forward = separately
+    for counts in ({"a": 11, "b": 3}, {"a": 1, "b": 9}):
+        torch.manual_seed(7)
+        expected = together.run(counts)[0]
+        torch.manual_seed(7)
+        assert torch.equal(apart.run(counts)[0], expected)
+
+
+def test_a_layout_that_the_kernel_cannot_walk_is_refused():
+    backend, _ = make_backend("native")
+    query, key, value = (torch.zeros(2, heads, 16) for heads in (6, 2, 2))
+    strided = value.transpose(1, 2).contiguous().transpose(1, 2)
+    batch = AttentionBatch(np.array([0, 2], np.int32), np.array([2], np.int32), np.zeros((1, 1), np.int32))
+    with pytest.raises(ValueError, match="heads must be dense"):
+        backend.forward(query, key, strided, backend.new_kv_cache(1), backend.prepare(batch))

@@ -228,3 +228,9 @@ def test_bad_logits_are_the_fault_of_their_row_alone(bad, temperature):
 def test_a_row_in_which_everything_is_banned_is_bad():
     found = sample(torch.zeros(2, 3), batch(2, temperature=0, banned={0: [0, 1, 2]}))
     assert found.bad_rows == [0]
+
+
+@pytest.mark.parametrize("temperature", [1e-39, 1e-38, 1e-30, 1e-6])
+def test_the_lowest_temperatures_are_as_good_as_greedy(temperature):
+    logits = torch.tensor([[1.0, 7.0, -2.0, 6.5], [80.0, -80.0, 79.0, 0.0]])
+    assert sample(logits, batch(2, temperature=temperature)).token_ids == [1, 0]

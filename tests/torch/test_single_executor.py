@@ -241,7 +241,7 @@ def test_sampling_apart_is_never_wanted(executor):
         executor.sample_tokens(4, None).result(timeout=0)
 
 
-@pytest.mark.parametrize("method", ["no_such_method", "_forward"])
+@pytest.mark.parametrize("method", ["no_such_method", "_forward", "execute", "dummy_run", "initialize_kv_cache"])
 def test_collective_rpc_names_what_it_does_not_know(executor, method):
     with pytest.raises(AttributeError, match=method):
         executor.collective_rpc(method)

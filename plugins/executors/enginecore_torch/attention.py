@@ -65,7 +65,8 @@ class AttentionBackend(Protocol):
     ) -> torch.Tensor:
         """Write the step's keys and values to their slots, then let every token attend to all up to itself.
 
-        query: [tokens, num_heads, head_dim]; key, value: [tokens, num_kv_heads, head_dim]; the last dimension is dense.
+        query: [tokens, num_heads, head_dim]; key, value: [tokens, num_kv_heads, head_dim]. The heads of a token are
+        dense, tokens may be strided: key and value alike, query as it likes.
         Writes the slots of the step's tokens only. Returns [tokens, num_heads * head_dim].
         """
         ...

@@ -18,7 +18,7 @@ from enginecore_torch.attention import AttentionShape
 from enginecore_torch.backends import make_backends
 from enginecore_torch.device import free_memory, resolve_device, resolve_dtype
 from enginecore_torch.input_batch import InputBatch
-from enginecore_torch.runner import ModelRunner
+from enginecore_torch.runner import REMOTE_METHODS, ModelRunner
 from enginecore_torch.weights import load_weights
 
 
@@ -130,12 +130,11 @@ class SingleExecutor:
         return future
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
-        """Call a public method of the runner; it runs here, so `timeout` never passes."""
+        """Call one of `REMOTE_METHODS` of the runner; it runs here, so `timeout` never passes."""
         runner = self._alive()
-        function = None if method.startswith("_") else getattr(runner, method, None)
-        if not callable(function):
-            raise AttributeError(f"the model runner has no public method {method!r}")
-        return [function(*args)]
+        if method not in REMOTE_METHODS:
+            raise AttributeError(f"the model runner offers no method {method!r}; it offers {', '.join(REMOTE_METHODS)}")
+        return [getattr(runner, method)(*args)]
 
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
         """A failure that came before is reported at once."""

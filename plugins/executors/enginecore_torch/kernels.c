@@ -385,10 +385,10 @@ static void attend_tile(const shape_t *shape, const tile_t *tile, long head, con
     }
 }
 
-/* query: [tokens, heads, head_dim], key and value: [tokens, kv_heads, head_dim], all with `stride` elements between
- * tokens; out: [tokens, heads * head_dim], dense. All keys and values are written before any is read. */
+/* query: [tokens, heads, head_dim], key and value: [tokens, kv_heads, head_dim], with `query_stride` and `kv_stride`
+ * elements between tokens; out: [tokens, heads * head_dim], dense. All keys and values are written before any is read. */
 void attention(const shape_t *shape, const step_t *step, const elem *query, const elem *key, const elem *value,
-               long stride, elem *keys, elem *values, elem *out) {
+               long query_stride, long kv_stride, elem *keys, elem *values, elem *out) {
     long items = step->tiles * shape->kv_heads;
 #pragma omp parallel if (step->parallel)
     {
@@ -397,13 +397,13 @@ void attention(const shape_t *shape, const step_t *step, const elem *query, cons
             long number = item / shape->kv_heads;
             tile_t tile = get_tile(shape, step, number);
             int is_last = number + 1 == step->tiles || step->tile_request[number + 1] != step->tile_request[number];
-            write_tile(shape, &tile, item % shape->kv_heads, is_last, key, value, stride, keys, values);
+            write_tile(shape, &tile, item % shape->kv_heads, is_last, key, value, kv_stride, keys, values);
         }
         /* late tiles of a prompt look furthest back: they go first */
 #pragma omp for schedule(dynamic)
         for (long item = items - 1; item >= 0; item--) {
             tile_t tile = get_tile(shape, step, item / shape->kv_heads);
-            attend_tile(shape, &tile, item % shape->kv_heads, query, stride, keys, values, out);
+            attend_tile(shape, &tile, item % shape->kv_heads, query, query_stride, keys, values, out);
         }
     }
 }

@@ -58,7 +58,9 @@ class NativeAttention:
         self._tile_tokens = ask("tile_tokens")
         self._key_size = shape.num_kv_heads * ask("key_block_size")
         self._value_size = shape.num_kv_heads * ask("value_block_size")
-        self._attention = declare(kernels, "attention", *[ctypes.c_void_p] * 5, ctypes.c_long, *[ctypes.c_void_p] * 3)
+        self._attention = declare(
+            kernels, "attention", *[ctypes.c_void_p] * 5, *[ctypes.c_long] * 2, *[ctypes.c_void_p] * 3
+        )
 
     @property
     def page_size_bytes(self) -> int:
@@ -91,6 +93,11 @@ class NativeAttention:
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kv_cache: KVCache, metadata: _Step
     ) -> torch.Tensor:
         tokens, heads, head_dim = query.shape
+        if key.stride() != value.stride() or query.stride()[1:] != (head_dim, 1) or key.stride()[1:] != (head_dim, 1):
+            raise ValueError(
+                f"heads must be dense, and keys laid out as values: strides {query.stride()}, {key.stride()}, "
+                f"{value.stride()}"
+            )
         out = query.new_empty((tokens, heads * head_dim))
         keys, values = kv_cache
         self._attention(
@@ -100,6 +107,7 @@ class NativeAttention:
             key.data_ptr(),
             value.data_ptr(),
             query.stride(0),
+            key.stride(0),
             keys.data_ptr(),
             values.data_ptr(),
             out.data_ptr(),

@@ -17,8 +17,12 @@ from enginecore_torch.sampler import Sampled, sample
 BAD_LOGITS = "the model gave no usable logits for this request (not a number, or every token is banned)"
 
 
+REMOTE_METHODS = ("attention_backend", "num_requests")
+"""What `collective_rpc` reaches."""
+
+
 class ModelRunner:
-    """One rank's model, KV cache and requests. Public methods may be called through `collective_rpc`."""
+    """One rank's model, KV cache and requests."""
 
     def __init__(self, model: Model, attention: AttentionBackend, batch: InputBatch, device: torch.device) -> None:
         self._model = model

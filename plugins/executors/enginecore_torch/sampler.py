@@ -87,6 +87,7 @@ def _bad_rows(maxima: torch.Tensor) -> list[int]:
 def _draw(logits: torch.Tensor, batch: SamplingBatch, rows: np.ndarray) -> torch.Tensor:
     """Tokens for these rows of the batch; logits: float32 [len(rows), vocab], a copy."""
     logits = logits.nan_to_num_(nan=-torch.inf, posinf=-torch.inf)  # such rows are answered with an error
+    logits -= logits.max(-1, keepdim=True).values  # or a low temperature would lift them to infinity
     logits /= torch.from_numpy(batch.temperature[rows]).to(logits.device).unsqueeze(-1)
     top_k = np.where(batch.top_k[rows] > 0, batch.top_k[rows], logits.shape[-1]).clip(max=logits.shape[-1])
     _truncate_top_k(logits, top_k)
