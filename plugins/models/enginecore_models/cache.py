@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 _PARTIAL = ".partial-"
-_ABANDONED_AFTER = 3600.0  # seconds; no conversion takes that long
+_ABANDONED_AFTER = 86400.0  # seconds; no conversion takes that long
 _CHUNK = 1 << 22
 
 
