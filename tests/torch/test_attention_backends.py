@@ -184,8 +184,8 @@ def test_query_and_keys_may_come_from_different_tensors(name):
     together, apart = Requests(name, num_blocks=4), Requests(name, num_blocks=4)
     forward = apart.backend.forward
 
-    def separately(query, key, value, cache, metadata):
-        return forward(query.contiguous(), key.contiguous(), value.contiguous(), cache, metadata)
+    def separately(query, key, value, kv_cache, metadata):
+        return forward(query.contiguous(), key.contiguous(), value.contiguous(), kv_cache, metadata)
 
     apart.backend.forward = separately
     for counts in ({"a": 11, "b": 3}, {"a": 1, "b": 9}):

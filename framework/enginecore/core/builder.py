@@ -27,7 +27,9 @@ def build_engine_core(loaded: Loaded, clock: Clock) -> EngineCore:
     Raises:
         EngineCoreError: the model, a component or the combination cannot work; says why. Nothing is left running.
     """
-    components = {kind: loaded.registry.get(kind, loaded.settings.component(kind).name) for kind in KINDS}
+    components: dict[Kind, Component] = {
+        kind: loaded.registry.get(kind, loaded.settings.component(kind).name) for kind in KINDS
+    }
     executor: Executor = _build(components["executor"], loaded, _executor_context(loaded.settings, clock))
     try:
         return _assemble(loaded, components, executor, clock)
