@@ -126,12 +126,14 @@ class EngineCoreOutputs(Message, kw_only=True):
         engine_index: Foreseen (data parallel): which engine.
         wave: Foreseen (data parallel).
         timestamp: Seconds on the engine core's clock when the step was settled.
+        idle: The engine core has nothing left to do or to say: nobody who still waits will ever hear from it.
     """
 
     outputs: list[EngineCoreOutput] = []
     engine_index: int = 0
     wave: int = 0
     timestamp: float = 0.0
+    idle: bool = False
 
 
 class EngineInfo(Message, kw_only=True):

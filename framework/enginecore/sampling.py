@@ -1,6 +1,5 @@
 """What a request asks of its output. Names and defaults follow vLLM's `SamplingParams`."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -20,7 +19,7 @@ def _refuse(field: str, value: object, expected: str) -> NoReturn:
 
 def _check_number(field: str, value: Any, low: float, high: float, expected: str) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or math.isnan(value) or not low <= value <= high:
+    if not number or not low <= value <= high:  # not a number is in no range
         _refuse(field, value, expected)
 
 
@@ -85,8 +84,7 @@ class SamplingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_onl
         return tuple(value)
 
     def _check(self) -> None:
-        if self.n != 1:
-            _refuse("n", self.n, "1 (several completions per prompt are not supported yet)")
+        _check_integer("n", self.n, 1, 1, "1 (several completions per prompt are not supported yet)")
         _check_number("temperature", self.temperature, 0, 100, "a number in [0, 100]")
         _check_number("top_p", self.top_p, 1e-12, 1, "a number in (0, 1]")
         _check_integer("top_k", self.top_k, -1, 1 << 31, "an integer, -1 or 0 for all tokens, else at least 1")

@@ -1,5 +1,6 @@
 """The engine core through its public door, on the oracle executor."""
 
+import os
 import threading
 from concurrent.futures import Future
 from typing import Any
@@ -14,7 +15,7 @@ from enginecore.errors import ConfigurationError, EngineDeadError, InvalidReques
 from enginecore.messages import EngineCoreRequest, FinishReason
 from enginecore.plugin import Component
 from enginecore.sampling import PoolingParams, SamplingParams
-from enginecore.scheduling import policy_component
+from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, Split, policy_component
 from tests.core.engines import make_core, request, run
 from tests.core.stalling import Stalling
 
@@ -207,6 +208,11 @@ def test_shutdown_twice_is_shutdown_once() -> None:
         ("deadline", float("-inf"), "deadline must be finite"),
         ("hints", {"length": float("nan")}, r"hints\['length'\] must be finite"),
         ("client_index", -1, "client_index must be at least 0, got -1"),
+        ("request_id", "a\ud800", "request_id must be text that UTF-8 can hold"),
+        ("cache_salt", "\ud800", "cache_salt must be text that UTF-8 can hold"),
+        ("adapter", "\udfff", "adapter must be text that UTF-8 can hold"),
+        ("tenant", "\ud800", "tenant must be text that UTF-8 can hold"),
+        ("hints", {"\ud800": 1.0}, "hints must be text that UTF-8 can hold"),
     ],
 )
 def test_numbers_that_would_break_the_order_of_everybody_are_refused(field: str, value: object, message: str) -> None:
@@ -294,3 +300,60 @@ def test_an_executor_out_of_order_needs_a_scheduler_that_knows_of_it() -> None:
     )
     with pytest.raises(ConfigurationError, match="does not declare 'out_of_order'"):
         make_core(components=[component], scheduler={"use": "plain"}, oracle={"in_order": False})
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "message"),
+    [
+        ("determine_available_memory", None, r"determine_available_memory\(\) gave None, not a number of bytes"),
+        ("determine_available_memory", -5, "gave -5, not a number of bytes"),
+        ("get_kv_cache_specs", {"a": 1}, r"get_kv_cache_specs\(\) gave {'a': 1}, not KVCacheSpecs by layer name"),
+        ("get_kv_cache_specs", None, "gave None, not KVCacheSpecs"),
+    ],
+)
+def test_an_executor_that_misreports_its_memory_is_named(method: str, answer: object, message: str) -> None:
+    misreporting = type("Misreporting", (OracleExecutor,), {method: lambda self: answer})
+    component = Component(kind="executor", name="odd", factory=misreporting, settings=OracleSettings)
+    with pytest.raises(PluginError, match=f"executor 'odd': .*{message}"):
+        make_core(components=[component], executor={"use": "odd"})
+
+
+class Interrupted(SchedulingPolicy):
+    """Something that is no Exception comes out of a step, as a signal handler would have it."""
+
+    def rank(self, request: RequestView, scheduler: SchedulerView) -> float:
+        return request.arrival
+
+    def split(self, scheduler: SchedulerView) -> Split:
+        raise SystemExit(3)
+
+
+def test_an_interrupted_step_goes_on_as_what_it_is_and_later_calls_name_it() -> None:
+    core = make_core(components=[policy_component("interrupted", Interrupted)], scheduler={"use": "interrupted"})
+    core.add_request(request("r"))
+    with pytest.raises(SystemExit):
+        core.advance()
+    with pytest.raises(EngineDeadError) as raised:
+        core.advance()
+    assert isinstance(raised.value.__cause__, SystemExit)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_is_told_that_the_engine_is_elsewhere() -> None:
+    core = make_core()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            core.add_request(request("r"))
+        except EngineDeadError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        told = pipe.read().decode()
+    os.waitpid(child, 0)
+    assert f"runs in process {os.getpid()}" in told
+    core.add_request(request("r"))
+    assert len(run(core)) == 4

@@ -269,3 +269,18 @@ def test_a_policy_that_raises_in_a_step_ends_the_engine_with_its_name():
     with pytest.raises(EngineDeadError, match="ZeroDivisionError: no split") as raised:
         core.advance()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("reason", [1, True, ["no"]])
+def test_a_refusal_is_in_words(reason):
+    class Curt(SchedulingPolicy):
+        def rank(self, request, scheduler):
+            return 0
+
+        def admit(self, request, scheduler):
+            return reason
+
+    harness = make_harness(policy=Curt())
+    harness.add(make_request("a", 5))
+    harness.run()
+    assert "Curt.admit gave" in str(terminal_of(harness, "a").error)

@@ -34,7 +34,13 @@ def checked_params(request: EngineCoreRequest, info: EngineInfo, capabilities: E
 
 
 def _check_fields(request: EngineCoreRequest) -> None:
-    """Numbers that policies order by: not a number would break the order of everybody."""
+    """Numbers that policies order by: not a number would break the order of everybody. Texts that cross the wire."""
+    texts = {"request_id": request.request_id, "cache_salt": request.cache_salt, "adapter": request.adapter}
+    for name, text in (*texts.items(), ("tenant", request.tenant), *(("hints", hint) for hint in request.hints)):
+        if text is not None and not _is_unicode(text):
+            raise InvalidRequestError(
+                f"request {request.request_id!r}: {name} must be text that UTF-8 can hold, got {text!r}"
+            )
     if request.client_index < 0:
         raise InvalidRequestError(
             f"request {request.request_id!r}: client_index must be at least 0, got {request.client_index}"
@@ -79,3 +85,12 @@ def _check_prompt(request: EngineCoreRequest, params: SamplingParams, info: Engi
             f"request {request.request_id!r}: token id {low if low < 0 else high} is outside the vocabulary "
             f"[0, {info.vocab_size})"
         )
+
+
+def _is_unicode(text: str) -> bool:
+    """Lone surrogates are no characters, and no codec carries them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

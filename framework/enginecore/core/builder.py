@@ -8,7 +8,8 @@ from enginecore.core.component import build_component
 from enginecore.core.engine_core import EngineCore
 from enginecore.core.limits import Limits, check_capabilities, find_limits
 from enginecore.core.reporting import Reporter
-from enginecore.interfaces import Executor, ModelInfo
+from enginecore.errors import PluginError
+from enginecore.interfaces import Executor, KVCacheSpec, ModelInfo
 from enginecore.messages import EngineInfo
 from enginecore.plugin import (
     KINDS,
@@ -43,8 +44,9 @@ def _build(component: Component, loaded: Loaded, context: Any) -> Any:
 
 
 def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Executor, clock: Clock) -> EngineCore:
-    specs, model = executor.get_kv_cache_specs(), executor.model_info
-    limits = find_limits(loaded.settings, model, specs, executor.determine_available_memory())
+    specs, available = _measured(components["executor"].name, executor)
+    model = executor.model_info
+    limits = find_limits(loaded.settings, model, specs, available)
     check_capabilities(components, executor.capabilities, limits)
     executor.initialize_from_config(limits.kv_cache)
     manager = _build(
@@ -73,6 +75,20 @@ def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Ex
         clock=clock,
         check_invariants=loaded.settings.debug.check_invariants,
     )
+
+
+def _measured(name: str, executor: Executor) -> tuple[Mapping[str, KVCacheSpec], int]:
+    """What the executor says of its KV cache and its memory.
+
+    Raises:
+        PluginError: it says something else.
+    """
+    specs, available = executor.get_kv_cache_specs(), executor.determine_available_memory()
+    if not isinstance(specs, Mapping) or not all(isinstance(spec, KVCacheSpec) for spec in specs.values()):
+        raise PluginError(f"executor {name!r}: get_kv_cache_specs() gave {specs!r}, not KVCacheSpecs by layer name")
+    if not isinstance(available, int) or available < 0:
+        raise PluginError(f"executor {name!r}: determine_available_memory() gave {available!r}, not a number of bytes")
+    return specs, available
 
 
 def _executor_context(settings: EngineSettings, clock: Clock) -> ExecutorContext:

@@ -1,7 +1,7 @@
 """EngineCore: one scheduler, one executor, and the steps between them."""
 
 import itertools
-import logging
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
@@ -26,8 +26,6 @@ from enginecore.messages import (
     SchedulerOutput,
 )
 from enginecore.request import Request
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 StepResult = tuple[Mapping[int, EngineCoreOutputs], bool]
@@ -72,6 +70,7 @@ class EngineCore:
         self._clock = clock
         self._checks = check_invariants
         self._utilities = Utilities(scheduler, executor)
+        self._pid = os.getpid()
         self._arrivals = itertools.count()
         self._aborts: SimpleQueue[list[str]] = SimpleQueue()
         self._in_flight: deque[Submitted] = deque()
@@ -201,9 +200,9 @@ class EngineCore:
     def _idle(self) -> StepResult:
         """Nothing ran. That is progress only if somebody was told something, or nobody is left."""
         outputs = self.scheduler.take_outputs()
-        stuck = self.scheduler.unfinished_requests
-        if stuck and not outputs:
-            first = next(iter(stuck))
+        if self.scheduler.has_requests() and not outputs:
+            stuck = self.scheduler.unfinished_requests
+            first = next(iter(stuck), None)
             stats = self.scheduler.get_stats()
             raise InvariantError(
                 f"no progress: scheduler {self.info.components['scheduler']!r} schedules nothing although {len(stuck)} "
@@ -265,8 +264,10 @@ class EngineCore:
             yield
         except InvalidRequestError:
             raise
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
+            if not isinstance(error, Exception):  # an interrupt goes on as what it is
+                raise
             raise EngineDeadError(f"the engine core has failed in {what}: {type(error).__name__}: {error}") from error
 
     def _fail(self, error: BaseException) -> None:
@@ -277,6 +278,11 @@ class EngineCore:
             _resolve(wake)
 
     def _check_alive(self) -> None:
+        if os.getpid() != self._pid:
+            raise EngineDeadError(
+                f"this engine core runs in process {self._pid}, and this is process {os.getpid()}, forked from it: its "
+                "threads were left behind; start an engine here, in a process made by spawn"
+            )
         if self._failure is not None:
             raise EngineDeadError(f"the engine core is dead: {self._failure}") from self._failure
 

@@ -133,10 +133,16 @@ class LLMEngine:
 
     def _step_engine_core(self) -> None:
         try:
-            processed = self._output_processor.process_outputs(self._client.get_output())
+            outputs = self._client.get_output()
+            processed = self._output_processor.process_outputs(outputs)
             self._pending += processed.request_outputs
             if processed.core_ids_to_abort:
                 self._client.abort_requests(processed.core_ids_to_abort)
+            if outputs.idle:
+                self._pending += self._output_processor.fail_requests(
+                    f"the engine core has nothing left to do, but never ended this request: scheduler "
+                    f"{self.info.components['scheduler']!r} has lost it"
+                )
         except EngineDeadError as error:
             self._pending += self._output_processor.fail_requests(str(error))
             raise

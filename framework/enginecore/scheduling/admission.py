@@ -28,7 +28,7 @@ class Admission:
             state = self._chosen()
             if state is None or self._must_wait(state):
                 return
-            if not state.num_preemptions and (reason := lives.policy.admit(state, lives.view)):
+            if not state.num_preemptions and (reason := lives.refusal(state)):
                 lives.fail(state, reason)
                 continue
             if not self._seat(state):

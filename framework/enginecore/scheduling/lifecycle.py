@@ -78,7 +78,7 @@ class Lifecycle:
 
     def _introduce(self, state: RequestState) -> str | None:
         """Queue a new request, unless the policy refuses it: then the reason."""
-        if reason := self.policy.admit(state, self.view):
+        if reason := self.refusal(state):
             return reason
         self.policy.added(state, self.view)
         try:
@@ -149,6 +149,13 @@ class Lifecycle:
         """End it with an error that its client is told."""
         self.outbox.add_terminal(state.request, FinishReason.ERROR, error)
         self.finish(state, FinishReason.ERROR)
+
+    def refusal(self, state: RequestState) -> str | None:
+        """Why the policy refuses it, if it does."""
+        reason = self.policy.admit(state, self.view)
+        if reason is not None and not isinstance(reason, str):
+            raise InvariantError(f"{type(self.policy).__name__}.admit gave {reason!r}: a reason in words, or None")
+        return reason
 
     def find(self, named: RequestView, decision: str) -> RequestState:
         """The state that a policy named; only the id counts, so that it may hold proxies.

@@ -182,7 +182,7 @@ def _with_chosen_tables(values: Values, model: type[EngineSettings]) -> Values:
         fields = cast(type[ComponentTable], model.model_fields[table].annotation).model_fields
         given = values.get(table, {})
         name = given.get("use", fields["use"].default) if isinstance(given, Mapping) else None
-        if name in fields and name != "use":
+        if isinstance(name, str) and name in fields and name != "use":
             values = overlay({table: {name: {}}}, values)
     return values
 

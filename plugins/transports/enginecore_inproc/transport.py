@@ -53,7 +53,7 @@ class InprocClient:
         if self._due:
             return self._due.popleft()
         self._check_open()
-        return EngineCoreOutputs()
+        return EngineCoreOutputs(idle=not self._core.has_requests())
 
     def call_utility(self, name: str, *args: Any) -> Any:
         self._check_open()
