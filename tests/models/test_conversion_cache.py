@@ -80,6 +80,7 @@ DAMAGES = {
     "gone": lambda file: file.unlink(),
     "manifest gone": lambda file: (file.parent / "manifest.json").unlink(),
     "manifest broken": lambda file: (file.parent / "manifest.json").write_text('{"model.saf'),
+    "manifest of nothing": lambda file: (file.unlink(), (file.parent / "manifest.json").write_text("{}")),
 }
 
 
@@ -110,7 +111,9 @@ def test_threads_that_build_at_the_same_time_get_one_folder(own_cache):
         (folder / "file").write_text("content")
         built.append(folder)
 
-    threads = [threading.Thread(target=lambda: found.append(cached_folder("key", build))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: found.append(cached_folder("converted", "key", build))) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -128,12 +131,12 @@ def test_a_folder_that_appeared_meanwhile_is_left_alone(own_cache):
         return (own_cache / "key").stat().st_ino
 
     def slow_build(folder):
-        cached_folder("key", write_content)  # another process, from beginning to end
+        cached_folder("converted", "key", write_content)  # another process, from beginning to end
         seen.append(identity())
         write_content(folder)
 
     seen: list[int] = []
-    assert cached_folder("key", slow_build) == own_cache / "key"
+    assert cached_folder("converted", "key", slow_build) == own_cache / "key"
     assert seen == [identity()]
     assert names(own_cache) == ["key"]
 
@@ -148,7 +151,7 @@ def race(key, contestants=4):
         write_content(folder)
 
     def use():
-        folder = cached_folder(key, build)
+        folder = cached_folder("converted", key, build)
         assert folder is not None
         read.append((folder / "file").read_text())
 
@@ -164,7 +167,7 @@ def race(key, contestants=4):
 def test_whoever_comes_back_from_a_race_can_read_at_once(own_cache, before):
     for i in range(30):
         if before == "damaged":
-            cached_folder(f"key{i}", write_content)
+            cached_folder("converted", f"key{i}", write_content)
             (own_cache / f"key{i}" / "file").write_text("damaged")
         assert race(f"key{i}") == ["content"] * 4
     assert names(own_cache) == sorted(f"key{i}" for i in range(30))
@@ -215,7 +218,7 @@ def test_a_build_that_fails_leaves_nothing(own_cache):
         raise ModelError("no good")
 
     with pytest.raises(ModelError, match="no good"):
-        cached_folder("key", build)
+        cached_folder("converted", "key", build)
     assert names(own_cache) == []
 
 
@@ -225,7 +228,7 @@ def test_what_killed_processes_left_is_removed_after_a_while(own_cache):
         (own_cache / f".partial-{name}").mkdir()
         made = time.time() - age
         os.utime(own_cache / f".partial-{name}", (made, made))
-    cached_folder("key", write_content)
+    cached_folder("converted", "key", write_content)
     assert names(own_cache) == [".partial-new", "key"]
 
 

@@ -2,11 +2,11 @@
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -14,10 +14,13 @@ from typing import Any, cast
 import torch
 
 from enginecore.errors import ConfigurationError
-from enginecore_models.cache import cache_root
+from enginecore_models.cache import cached_or_temporary_folder, discard_folder
+
+logger = logging.getLogger(__name__)
 
 COMPILERS = ("cc", "gcc", "clang")
 SOURCE = Path(__file__).with_name("kernels.c")
+LIBRARY = "kernels.so"
 # no -ffast-math: the kernels tell a NaN from a number. Cells are read as what they hold, hence the aliasing flag.
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-fno-strict-aliasing", "-fno-math-errno",
@@ -40,15 +43,26 @@ def load_kernels(dtype: torch.dtype, device: torch.device) -> ctypes.CDLL:
             f'the native kernels run on the CPU with float32 or bfloat16, not on {device} with {dtype}; choose "torch"'
         )
     command = [_find_compiler(), *FLAGS, *STORAGE_FLAGS[dtype]]
-    folder = cache_root() / "kernels"
-    library = folder / f"{_fingerprint(command)}.so"
+    key = _fingerprint(command)
     try:
-        if not library.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            _compile(command, library)
-        return ctypes.CDLL(str(library))
+        return _load(command, key)
     except OSError as error:
-        raise ConfigurationError(f"the native kernels cannot be kept in {folder} or loaded: {error}") from error
+        logger.warning("the compiled native kernels cannot be loaded (%s) and are compiled again", error)
+        return _compile_again(command, key)
+
+
+def _load(command: list[str], key: str) -> ctypes.CDLL:
+    """Load the library from a folder that was checked: one that is cut off would end the process with SIGBUS."""
+    with cached_or_temporary_folder("kernels", key, lambda folder: _compile(command, folder / LIBRARY)) as folder:
+        return ctypes.CDLL(str(folder / LIBRARY))
+
+
+def _compile_again(command: list[str], key: str) -> ctypes.CDLL:
+    try:
+        discard_folder("kernels", key)
+        return _load(command, key)
+    except OSError as error:
+        raise ConfigurationError(f"the native kernels cannot be kept or loaded: {error}") from error
 
 
 def declare(kernels: ctypes.CDLL, name: str, *arguments: Any, result: Any = None) -> Callable[..., Any]:
@@ -69,7 +83,7 @@ def _find_compiler() -> str:
 
 def _fingerprint(command: list[str]) -> str:
     """Of all that the result depends on: source, flags, compiler and processor."""
-    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    version = _run([command[0], "--version"])
     parts = (SOURCE.read_text(), " ".join(command), version.stdout, _processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
@@ -84,19 +98,15 @@ def _processor() -> str:
 
 
 def _compile(command: list[str], library: Path) -> None:
-    """Under a name of its own first: processes may race, and the last to finish wins with the same content."""
-    with tempfile.TemporaryDirectory(dir=library.parent, prefix=".partial-") as partial:
-        made = Path(partial) / library.name
-        try:
-            done = subprocess.run(
-                [*command, str(SOURCE), "-o", str(made), "-lm"],
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ConfigurationError(f"compiling the native kernels took more than {TIMEOUT:.0f} s") from error
-        if done.returncode:
-            raise ConfigurationError(f"{command[0]} could not compile the native kernels: {done.stderr[-2000:]}")
-        made.replace(library)
+    done = _run([*command, str(SOURCE), "-o", str(library), "-lm"])
+    if done.returncode:
+        raise ConfigurationError(f"{command[0]} could not compile the native kernels: {done.stderr[-2000:]}")
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ConfigurationError(f"the compiler took more than {TIMEOUT:.0f} s: {' '.join(command)}") from error
+    except OSError as error:
+        raise ConfigurationError(f"the compiler {command[0]} cannot be run: {error}") from error

@@ -14,10 +14,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 logger = logging.getLogger(__name__)
+
+Kind = Literal["converted", "kernels"]
+"""What is kept: converted models, and compiled kernels. Each has a folder of its own."""
 
 MANIFEST = "manifest.json"
 _PARTIAL = ".partial-"
@@ -38,17 +42,18 @@ def content_hash(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()[:32]
 
 
-def cached_folder(key: str, build: Callable[[Path], None]) -> Path | None:
+def cached_folder(kind: Kind, key: str, build: Callable[[Path], None]) -> Path | None:
     """The folder that `build` fills, from the cache if it is there and intact; None if the cache cannot be written.
 
     Processes may race: each builds in a folder of its own, the first to finish gives it its name. A folder in which
     something is missing, cut off or altered is built again.
 
     Args:
+        kind: What the folder holds.
         key: Names all that the content depends on.
-        build: Fills an empty folder, flat. What it raises reaches the caller, except OSError.
+        build: Fills an empty folder, flat, with at least one file. What it raises reaches the caller, except OSError.
     """
-    root = cache_root() / "converted"
+    root = cache_root() / kind
     folder = root / key
     if _is_intact(folder):
         return folder
@@ -58,6 +63,34 @@ def cached_folder(key: str, build: Callable[[Path], None]) -> Path | None:
         logger.warning("cannot keep %s in %s (%s); going on without, the next start is as slow", key, root, error)
         return None
     return folder
+
+
+@contextmanager
+def cached_or_temporary_folder(kind: Kind, key: str, build: Callable[[Path], None]) -> Iterator[Path]:
+    """As `cached_folder`; where the cache cannot be written, a folder that is gone afterwards.
+
+    Raises:
+        OSError: neither can be written.
+    """
+    folder = cached_folder(kind, key, build)
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="enginecore-") as temporary:
+        build(Path(temporary))
+        yield Path(temporary)
+
+
+def discard_folder(kind: Kind, key: str) -> None:
+    """Take a folder out of the cache that is intact and of no use all the same.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    folder = cache_root() / kind / key
+    if folder.exists():
+        with _lock(folder.parent):
+            _move_away(folder)
 
 
 def _create(folder: Path, build: Callable[[Path], None]) -> None:
@@ -92,7 +125,8 @@ def _seal(folder: Path) -> None:
 def _is_intact(folder: Path) -> bool:
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, tuple[int, int]])
-        return all(_fingerprint(folder / name) == fingerprint for name, fingerprint in manifest.items())
+        # no build fills a folder with nothing, so a manifest that names nothing is not one that was written here
+        return bool(manifest) and all(_fingerprint(folder / name) == known for name, known in manifest.items())
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

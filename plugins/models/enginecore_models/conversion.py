@@ -5,9 +5,8 @@ has three parts, each made when it is first asked for: config, tokenizer, and we
 """
 
 import logging
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginecore.errors import ModelError
-from enginecore_models.cache import cached_folder, content_hash
+from enginecore_models.cache import cached_folder, cached_or_temporary_folder, content_hash
 from enginecore_models.checkpoint import WEIGHTS_FILE, Checkpoint, write_safetensors
 from enginecore_models.config import CONFIG_FILE, ModelConfig, read_config
 
@@ -63,18 +62,12 @@ class ConvertedGGUF:
     def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
         """Name and tensor in `dtype`, from the copy; made first if need be, one tensor in memory at a time."""
         name = str(dtype).removeprefix("torch.")
-        folder = cached_folder(self._key(f"weights-{name}"), lambda folder: self._write_weights(folder, dtype))
+        key = self._key(f"weights-{name}")
+        folder = cached_folder("converted", key, lambda folder: self._write_weights(folder, dtype))
         return self._file.weights(dtype) if folder is None else Checkpoint(folder).weights(dtype)
 
-    @contextmanager
-    def _part(self, name: str, build: Callable[[Path], None]) -> Iterator[Path]:
-        folder = cached_folder(self._key(name), build)
-        if folder is not None:
-            yield folder
-            return
-        with tempfile.TemporaryDirectory(prefix="enginecore-") as temporary:
-            build(Path(temporary))
-            yield Path(temporary)
+    def _part(self, name: str, build: Callable[[Path], None]) -> AbstractContextManager[Path]:
+        return cached_or_temporary_folder("converted", self._key(name), build)
 
     def _key(self, part: str) -> str:
         return f"{self._hash}-v{CONVERTER_VERSION}-{part}"
