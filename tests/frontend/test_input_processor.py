@@ -1,7 +1,7 @@
 import pytest
 
 from enginecore import SamplingParams
-from enginecore.errors import InvalidRequestError
+from enginecore.errors import InvalidRequestError, PluginError
 from enginecore.frontend.input_processor import MAX_HINTS, InputProcessor, RequestFields, check_request_id, derive_seed
 from enginecore.sampling import PoolingParams
 from tests.frontend.byte_tokenizer import ByteTokenizer
@@ -40,6 +40,11 @@ def test_a_prompt_may_be_text_token_ids_or_both(prompt, text, token_ids):
         ({"prompt": "Hi", "promt_token_ids": [1]}, r"unknown: \['promt_token_ids'\]"),
         ({"prompt": 3}, '"prompt" must be a string, got int'),
         (b"Hi", "got bytes"),
+        (bytearray(b"Hi"), "got bytearray"),
+        (None, "got NoneType"),
+        ("a\ud800b", r"the prompt must be text that UTF-8 can hold: '\\ud800' at index 1"),
+        ({"prompt": "\udcff"}, r"text that UTF-8 can hold: '\\udcff' at index 0"),
+        ({"prompt": "\udcff", "prompt_token_ids": [1]}, "text that UTF-8 can hold"),
         (7, "got int"),
         ({"prompt_token_ids": "Hi"}, "got str"),
         ([1, 2.0], "integers, got 2.0 at index 1"),
@@ -82,6 +87,11 @@ def test_stop_token_ids_must_be_in_the_vocabulary():
         make().process([1], SamplingParams(stop_token_ids=(299, 300)))
 
 
+def test_stop_strings_must_be_text():
+    with pytest.raises(InvalidRequestError, match=r"stop must be text that UTF-8 can hold: '\\ud800' at index 1"):
+        make().process([1], SamplingParams(stop=("fine", "a\ud800")))
+
+
 def test_default_parameters_are_those_of_sampling_params():
     assert make().process([1]).params == SamplingParams()
 
@@ -106,6 +116,10 @@ def test_other_parameters_are_refused_by_type(params):
         ({"hints": {str(n): 0.0 for n in range(MAX_HINTS + 1)}}, r"length <= 64 - at `\$.hints`"),
         ({"skip_prefix_cache": 1}, r"`\$.skip_prefix_cache`"),
         ({"prio": 1}, "has no field 'prio'; there are arrival_time, tenant"),
+        ({"tenant": "\ud800"}, r"tenant must be text that UTF-8 can hold: '\\ud800' at index 0"),
+        ({"cache_salt": "a\udfff"}, r"cache_salt must be .* at index 1"),
+        ({"adapter": "\ud800"}, "adapter must be"),
+        ({"hints": {"a": 1, "\ud800": 2}}, "hints must be"),
     ],
 )
 def test_fields_beside_the_prompt_are_typed_and_bounded(fields, says):
@@ -140,6 +154,12 @@ def test_request_ids_are_strings_of_bounded_length(request_id):
         check_request_id(request_id)
 
 
+def test_request_ids_are_text():
+    check_request_id("é😀")
+    with pytest.raises(InvalidRequestError, match="request_id must be text that UTF-8 can hold"):
+        check_request_id("a\ud800")
+
+
 def test_a_conversation_becomes_text_and_token_ids():
     prompt = make().render_chat([{"role": "user", "content": "Hi"}], variables={"mood": "good"})
     text = "<user>Hi\nmood=good\n<assistant>"
@@ -158,3 +178,33 @@ def test_a_conversation_becomes_text_and_token_ids():
 def test_what_is_no_conversation_is_refused(messages, says):
     with pytest.raises(InvalidRequestError, match=says):
         make().render_chat(messages, variables={})
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"messages": []}, "must not hold 'messages'"),
+        ({"add_generation_prompt": True}, "must not hold 'add_generation_prompt'"),
+        ({"self": 1}, "must not hold 'self'"),
+        ({1: "x"}, "strings for keys, got 1"),
+        ([("mood", "good")], "must be a dict"),
+        ({"mood": "\ud800"}, "the conversation must be text that UTF-8 can hold"),
+    ],
+)
+def test_variables_that_a_template_cannot_take_are_refused(variables, says):
+    with pytest.raises(InvalidRequestError, match=says):
+        make().render_chat([{"role": "user", "content": "Hi"}], variables=variables)
+
+
+def test_a_conversation_is_text():
+    with pytest.raises(InvalidRequestError, match="the conversation must be text that UTF-8 can hold"):
+        make().render_chat([{"role": "user", "content": "a\ud800"}], variables={})
+
+
+def test_a_template_that_gives_no_text_is_the_tokenizers_fault():
+    class Silent(ByteTokenizer):
+        def apply_chat_template(self, messages, **variables):
+            return None
+
+    with pytest.raises(PluginError, match="must give a string, and gave None"):
+        InputProcessor(make_info(), Silent).render_chat([{"role": "user", "content": "Hi"}], variables={})

@@ -79,6 +79,42 @@ def test_no_prompts_give_no_outputs():
     assert client.num_steps == 0
 
 
+@pytest.mark.parametrize(
+    "prompts",
+    [(text for text in ("a", "b")), {"a": 1, "b": 2}.keys(), ("a", "b"), [{"prompt": "a"}, [98]]],
+    ids=["generator", "keys", "tuple", "mixed list"],
+)
+def test_any_iterable_of_prompts_will_do(prompts):
+    llm, _ = make()
+    assert texts(llm.generate(prompts)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("ids", [(i for i in (72, 105)), range(72, 74)], ids=["generator", "range"])
+def test_an_iterable_of_numbers_is_one_prompt(ids):
+    llm, _ = make()
+    assert [len(output.prompt_token_ids) for output in llm.generate(ids)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "says"),
+    [
+        (None, "prompts must be a prompt or a list of prompts, got None"),
+        (5, "prompts must be a prompt or a list of prompts, got 5"),
+        ([None], "prompt 0 of 1: a prompt must be a string, .* got NoneType"),
+        (b"", "prompt 0 of 1: a prompt must be a string, .* got bytes"),
+        ({}, "prompt 0 of 1: a prompt dict must hold"),
+        (["a", "\ud800"], "prompt 1 of 2: the prompt must be text"),
+    ],
+)
+def test_what_gives_no_prompts_is_refused(prompts, says):
+    llm, client = make()
+    with pytest.raises(InvalidRequestError, match=says):
+        llm.generate(prompts)
+    with pytest.raises(InvalidRequestError, match=says):
+        llm.stream(prompts)
+    assert client.requests == []
+
+
 def test_parameters_are_sixteen_tokens_by_default():
     llm, _ = make(lambda request: [97] * 50)
     assert len(llm.generate("Hi")[0].outputs[0].token_ids) == 16
@@ -205,6 +241,29 @@ def test_chat_renders_one_conversation_or_many():
     assert output.prompt == output.outputs[0].text == "<user>Hi\n<assistant>"
     outputs = llm.chat([GREETING, GREETING], add_generation_prompt=False, chat_template_kwargs={"mood": "good"})
     assert [output.prompt for output in outputs] == ["<user>Hi\nmood=good"] * 2
+
+
+def test_any_iterable_of_messages_or_conversations_will_do():
+    llm, _ = make()
+    assert len(llm.chat(message for message in GREETING)) == 1
+    assert len(llm.chat([*GREETING] for _ in range(2))) == 2
+    assert llm.chat([]) == []
+
+
+@pytest.mark.parametrize("messages", [None, {}, GREETING[0], "Hi", 5])
+def test_what_gives_no_messages_is_refused(messages):
+    llm, client = make()
+    with pytest.raises(InvalidRequestError, match="messages must be a list of messages, or a list of such lists, got"):
+        llm.chat(messages)
+    assert client.requests == []
+
+
+@pytest.mark.parametrize("variables", [{"messages": []}, {"add_generation_prompt": False}, {3: 4}, []])
+def test_variables_that_a_chat_template_cannot_take_are_refused(variables):
+    llm, client = make()
+    with pytest.raises(InvalidRequestError, match="conversation 0 of 1: chat_template_kwargs must"):
+        llm.chat(GREETING, chat_template_kwargs=variables)
+    assert client.requests == []
 
 
 def test_a_conversation_that_is_refused_is_named():

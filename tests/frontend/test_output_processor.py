@@ -398,6 +398,59 @@ def test_a_tokenizer_that_fails_on_one_text_ends_only_that_request():
     assert processor.num_live == 1
 
 
+class GivesNoText(ByteTokenizer):
+    """Gives a number for the text of "n" in a stream, and for all texts that hold "m"."""
+
+    def decode_stream(self, prompt_token_ids=(), *, skip_special_tokens=True):
+        stream = super().decode_stream(prompt_token_ids, skip_special_tokens=skip_special_tokens)
+        step = stream.step
+        wrong = {ord("n"): 5, ord("m"): None}
+        stream.step = lambda token_id: wrong[token_id] if token_id in wrong else step(token_id)
+        return stream
+
+    def decode(self, token_ids, *, skip_special_tokens=True):
+        return 7 if ord("m") in token_ids else super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+
+@pytest.mark.parametrize("kind", [DELTA, CUMULATIVE, FINAL_ONLY])
+@pytest.mark.parametrize(
+    ("bad", "params", "gave"),
+    [
+        (b"xn", {}, 5),
+        (b"xn", {"stop": ("xyz",)}, 5),
+        (b"xm", {}, 7),
+        (b"xm", {"stop": ("xyz",)}, 7),
+        (b"mx", {"logprobs": 1}, 7),
+    ],
+    ids=["stream", "stream, stop string", "open at the end", "open at the end, stop string", "log-probabilities"],
+)
+def test_what_is_no_text_ends_only_its_own_request(kind, bad, params, gave):
+    processor = OutputProcessor(GivesNoText, VirtualClock())
+    for name, sampling in (("bad", SamplingParams(**params)), ("good", SamplingParams())):
+        processor.add_request(name, f"{name}-0", EngineInput(None, PROMPT, sampling), kind)
+    step = [
+        EngineCoreOutput("bad-0", [*bad], FinishReason.LENGTH, logprobs=logprobs_of(bad)),
+        EngineCoreOutput("good-0", [*b"a"], FinishReason.LENGTH),
+    ]
+    made, aborted = processor.process_outputs(EngineCoreOutputs(outputs=step))
+    error = f"PluginError: the tokenizer must give a string, and gave {gave}"
+    assert [(output.request_id, output.error) for output in made] == [("bad", error), ("good", None)]
+    assert made[1].outputs[0].text == "a"
+    assert (aborted, processor.num_live) == ([], 0)
+
+
+def test_an_abort_of_what_gives_no_text_ends_only_its_own_request():
+    processor = OutputProcessor(GivesNoText, VirtualClock())
+    for name, token in (("bad", b"m"), ("good", b"a")):
+        processor.add_request(name, f"{name}-0", EngineInput(None, PROMPT, SamplingParams()), FINAL_ONLY)
+        processor.process_outputs(EngineCoreOutputs(outputs=[EngineCoreOutput(f"{name}-0", [*token])]))
+    outputs, _ = processor.abort_requests(["bad", "good"])
+    assert [(output.outputs[0].finish_reason, output.outputs[0].text) for output in outputs] == [
+        ("error", ""),
+        ("abort", "a"),
+    ]
+
+
 def test_metrics_are_times_of_the_front_end():
     clock = VirtualClock()
     processor = OutputProcessor(lambda: PLAIN, clock)

@@ -2,9 +2,16 @@
 
 from collections.abc import Sequence
 
+from enginecore.errors import PluginError
 from enginecore.frontend.stop_strings import StopStringMatcher
 from enginecore.interfaces import Tokenizer
 from enginecore.sampling import SamplingParams
+
+
+def check_text(text: object) -> None:
+    """Raises PluginError if a tokenizer gave something else, before that becomes part of anything."""
+    if not isinstance(text, str):
+        raise PluginError(f"the tokenizer must give a string, and gave {text!r:.100}")
 
 
 class Detokenizer:
@@ -44,13 +51,18 @@ class Detokenizer:
         self.stop_string: str | None = None
 
     def append(self, token_ids: Sequence[int]) -> int:
-        """Add tokens up to the one that completes a stop string, and return how many were added."""
+        """Add tokens up to the one that completes a stop string, and return how many were added.
+
+        Raises:
+            PluginError: the tokenizer gave something else than text.
+        """
         for count, token_id in enumerate(token_ids, 1):
             self._num_tokens += 1
             text = self._stream.step(token_id)
             if not text:
                 self._open_ids.append(token_id)
                 continue
+            check_text(text)
             if self._open_ids:
                 self._open_ids.clear()
             if self._matcher is None:
@@ -62,11 +74,16 @@ class Detokenizer:
         return len(token_ids)
 
     def finish(self) -> None:
-        """No more tokens come: release what was held back, and what is left of an open character."""
+        """No more tokens come: release what was held back, and what is left of an open character.
+
+        Raises:
+            PluginError: the tokenizer gave something else than text.
+        """
         if self.stop_string is not None:
             return
         if self._open_ids:
             tail = self._tokenizer.decode(self._open_ids, skip_special_tokens=self._skip_special_tokens)
+            check_text(tail)
             self._open_ids = []
             if self._matcher is None:
                 self._released.append(tail)

@@ -3,17 +3,19 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
-from enginecore.errors import InvalidRequestError
+from enginecore.errors import InvalidRequestError, PluginError
 from enginecore.interfaces import Tokenizer
 from enginecore.messages import EngineCoreRequest, EngineInfo
 from enginecore.sampling import SamplingParams
 
 MAX_WORD_LENGTH = 256
 MAX_HINTS = 64
+RESERVED_VARIABLES = frozenset({"self", "messages", "add_generation_prompt"})
+"""What a chat template is given otherwise."""
 
 
 class TextPrompt(TypedDict):
@@ -110,9 +112,10 @@ class InputProcessor:
         if not isinstance(params, SamplingParams):
             raise InvalidRequestError(f"sampling_params must be SamplingParams, got {type(params).__name__}")
         self._check_stop_token_ids(params)
-        text, token_ids = self._split(prompt)
-        if token_ids is None:
-            token_ids = self._get_tokenizer().encode(cast(str, text))
+        _check_encodable("stop", params.stop)
+        text, token_ids = _split(prompt)
+        if text is not None and token_ids is None:
+            token_ids = self._get_tokenizer().encode(text)
         checked_ids = self._checked_ids(token_ids)
         return EngineInput(text, checked_ids, self._fitted(params, len(checked_ids)), fields)
 
@@ -122,37 +125,25 @@ class InputProcessor:
         """The prompt for a conversation, by the model's chat template.
 
         Raises:
-            InvalidRequestError: these are not messages, or the template refuses them.
+            InvalidRequestError: these are not messages, the template refuses them, or a variable cannot be passed.
+            PluginError: the tokenizer's template gives no text.
         """
         if isinstance(messages, str) or not isinstance(messages, Sequence) or not messages:
             raise InvalidRequestError(f"a conversation must be a list of at least one message, got {messages!r:.100}")
         for message in messages:
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
                 raise InvalidRequestError(f'a message must be a dict with a "role" and "content", got {message!r:.100}')
+        _check_variables(variables)
         tokenizer = self._get_tokenizer()
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=add_generation_prompt, **variables)
+        if not isinstance(text, str):
+            raise PluginError(f"the tokenizer's chat template must give a string, and gave {text!r:.100}")
+        _check_encodable("the conversation", text)
         # the template writes the special tokens itself
         return TokensPrompt(prompt=text, prompt_token_ids=tokenizer.encode(text, add_special_tokens=False))
 
-    def _split(self, prompt: Prompt) -> tuple[str | None, Sequence[int] | None]:
-        """Text and token ids of a prompt in any of its forms; at least one of them is not None."""
-        if isinstance(prompt, str):
-            return prompt, None
-        if not isinstance(prompt, Mapping):
-            return None, prompt
-        if unknown := prompt.keys() - {"prompt", "prompt_token_ids"}:
-            raise InvalidRequestError(
-                f'a prompt dict holds "prompt", "prompt_token_ids" or both; unknown: {sorted(map(str, unknown))}'
-            )
-        text, token_ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
-        if text is None and token_ids is None:
-            raise InvalidRequestError('a prompt dict must hold "prompt" or "prompt_token_ids"')
-        if text is not None and not isinstance(text, str):
-            raise InvalidRequestError(f'"prompt" must be a string, got {type(text).__name__}')
-        return text, cast(Sequence[int] | None, token_ids)
-
-    def _checked_ids(self, token_ids: Sequence[int]) -> list[int]:
-        if not isinstance(token_ids, Sequence) or isinstance(token_ids, str | bytes):
+    def _checked_ids(self, token_ids: object) -> list[int]:
+        if not isinstance(token_ids, Sequence) or isinstance(token_ids, str | bytes | bytearray):
             raise InvalidRequestError(
                 f"a prompt must be a string, a list of token ids or a dict of these, got {type(token_ids).__name__}"
             )
@@ -196,11 +187,42 @@ class InputProcessor:
 
 
 def check_request_id(request_id: object) -> None:
-    """Raises InvalidRequestError unless it is a string of reasonable length."""
+    """Raises InvalidRequestError unless it is a string of reasonable length that can be encoded."""
     if not isinstance(request_id, str) or not 0 < len(request_id) <= MAX_WORD_LENGTH:
         raise InvalidRequestError(
             f"request_id must be a string of 1 to {MAX_WORD_LENGTH} characters, got {request_id!r:.100}"
         )
+    _check_encodable("request_id", request_id)
+
+
+def _split(prompt: object) -> tuple[str | None, object]:
+    """Text and token ids of a prompt in any of its forms; the ids are yet to be checked."""
+    if isinstance(prompt, str):
+        _check_encodable("the prompt", prompt)
+        return prompt, None
+    if not isinstance(prompt, Mapping):
+        return None, prompt
+    if unknown := prompt.keys() - {"prompt", "prompt_token_ids"}:
+        raise InvalidRequestError(
+            f'a prompt dict holds "prompt", "prompt_token_ids" or both; unknown: {sorted(map(str, unknown))}'
+        )
+    text, token_ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
+    if text is None and token_ids is None:
+        raise InvalidRequestError('a prompt dict must hold "prompt" or "prompt_token_ids"')
+    if text is not None and not isinstance(text, str):
+        raise InvalidRequestError(f'"prompt" must be a string, got {type(text).__name__}')
+    _check_encodable("the prompt", text)
+    return text, token_ids
+
+
+def _check_variables(variables: object) -> None:
+    if not isinstance(variables, Mapping):
+        raise InvalidRequestError(f"chat_template_kwargs must be a dict, got {variables!r:.100}")
+    for name in variables:
+        if not isinstance(name, str):
+            raise InvalidRequestError(f"chat_template_kwargs must have strings for keys, got {name!r:.100}")
+        if name in RESERVED_VARIABLES:
+            raise InvalidRequestError(f"chat_template_kwargs must not hold {name!r}, which has another source")
 
 
 def _checked_fields(fields: RequestFields) -> RequestFields:
@@ -208,6 +230,20 @@ def _checked_fields(fields: RequestFields) -> RequestFields:
         known = ", ".join(RequestFields.__annotations__)
         raise InvalidRequestError(f"a request has no field {min(map(str, unknown))!r}; there are {known}")
     try:
-        return msgspec.convert(fields, RequestFields)
+        checked = msgspec.convert(fields, RequestFields)
     except msgspec.ValidationError as error:
         raise InvalidRequestError(f"a field of the request is wrong: {error}") from None
+    for name, value in checked.items():
+        _check_encodable(name, value)
+    return checked
+
+
+def _check_encodable(name: str, value: object) -> None:
+    """Refuse text that is no Unicode, which neither tokenizers nor transports can take."""
+    try:
+        msgspec.msgpack.encode(value)
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"{name} must be text that UTF-8 can hold: {error.object[error.start]!r} at index {error.start} is half a "
+            "surrogate pair, or stands for a byte that could not be decoded"
+        ) from None

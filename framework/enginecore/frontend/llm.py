@@ -1,18 +1,19 @@
 """LLM: prompts in, completions out. The front end for scripts."""
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 from enginecore.clock import Clock
-from enginecore.errors import EngineCoreError, InvalidRequestError, PluginError
+from enginecore.errors import EngineCoreError, PluginError
 from enginecore.frontend.input_processor import CommonFields, EngineInput, Message, Prompt, RequestFields, TokensPrompt
 from enginecore.frontend.llm_engine import LLMEngine
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
 from enginecore.frontend.progress import progress_bar
+from enginecore.frontend.prompts import list_conversations, list_prompts, naming, spread
 from enginecore.interfaces import Tokenizer
 from enginecore.messages import EngineInfo, SchedulerStats
 from enginecore.plugin import Component
@@ -100,7 +101,7 @@ class LLM:
 
     def generate(
         self,
-        prompts: Prompt | Sequence[Prompt],
+        prompts: Prompt | Iterable[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         use_tqdm: bool = True,
@@ -115,7 +116,8 @@ class LLM:
 
         Args:
             prompts: One or many. A prompt is a text, a list of token ids, or a dict with "prompt", "prompt_token_ids"
-                or both, where the ids count. An empty list is no prompts.
+                or both, where the ids count. Any iterable of prompts will do, and is read to its end before anything
+                is queued; an empty one is no prompts.
             sampling_params: For all, or one per prompt. None: `SamplingParams()`.
             use_tqdm: Show progress, if stderr is a terminal.
             priority: For all, or one per prompt. Smaller is more urgent.
@@ -135,7 +137,7 @@ class LLM:
 
     def stream(
         self,
-        prompts: Prompt | Sequence[Prompt],
+        prompts: Prompt | Iterable[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         output_kind: RequestOutputKind = DELTA,
@@ -165,7 +167,7 @@ class LLM:
 
     def chat(
         self,
-        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        messages: Iterable[Message] | Iterable[Sequence[Message]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         use_tqdm: bool = True,
@@ -177,11 +179,11 @@ class LLM:
         """Answer one conversation or many; otherwise as `generate`.
 
         Args:
-            messages: A list of dicts with "role" and "content", or a list of such lists.
+            messages: A list of dicts with "role" and "content", or a list of such lists; an iterable as for `generate`.
             sampling_params: For all, or one per conversation.
             use_tqdm: Show progress, if stderr is a terminal.
             add_generation_prompt: End the prompt where the assistant's answer begins.
-            chat_template_kwargs: More variables for the chat template.
+            chat_template_kwargs: More variables for the chat template, by name.
             priority: For all, or one per conversation.
             fields: Anything else that a request may say, for all.
 
@@ -189,11 +191,10 @@ class LLM:
             InvalidRequestError: a conversation is refused; says which, and why.
             EngineDeadError: the engine core has failed.
         """
-        one = bool(messages) and isinstance(messages[0], Mapping)
-        conversations = cast(Sequence[Sequence[Message]], [messages] if one else messages)
+        conversations = list_conversations(messages)
         prompts: list[Prompt] = []
         for index, conversation in enumerate(conversations):
-            with _naming("conversation", index, len(conversations)):
+            with naming("conversation", index, len(conversations)):
                 prompts.append(self.render_chat(conversation, add_generation_prompt, chat_template_kwargs))
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm, priority=priority, **fields)
 
@@ -206,10 +207,12 @@ class LLM:
         """The prompt for one conversation, by the model's chat template; for `generate` and `stream`.
 
         Raises:
-            InvalidRequestError: these are not messages, or the template refuses them.
+            InvalidRequestError: these are not messages, the template refuses them, or a variable cannot be passed.
         """
         return self.llm_engine.input_processor.render_chat(
-            messages, add_generation_prompt=add_generation_prompt, variables=chat_template_kwargs or {}
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            variables={} if chat_template_kwargs is None else chat_template_kwargs,
         )
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
@@ -234,19 +237,19 @@ class LLM:
 
     def _prepare(
         self,
-        prompts: Prompt | Sequence[Prompt],
+        prompts: Prompt | Iterable[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None,
         priority: float | Sequence[float],
         fields: CommonFields,
     ) -> list[EngineInput]:
         """Check all prompts; nothing is queued yet."""
-        batch = cast(Sequence[Prompt], [prompts] if _is_one_prompt(prompts) else prompts)
-        all_params = _per_prompt("sampling_params", sampling_params, len(batch))
-        priorities = _per_prompt("priority", priority, len(batch))
+        batch = list_prompts(prompts)
+        all_params = spread("sampling_params", sampling_params, len(batch))
+        priorities = spread("priority", priority, len(batch))
         inputs = []
         for index, (prompt, params, urgency) in enumerate(zip(batch, all_params, priorities, strict=True)):
             request_fields: RequestFields = {**fields, "priority": urgency}
-            with _naming("prompt", index, len(batch)):
+            with naming("prompt", index, len(batch)):
                 inputs.append(self.llm_engine.input_processor.process(prompt, params, request_fields))
         return inputs
 
@@ -277,27 +280,3 @@ class LLM:
             self.llm_engine.abort_request(request_ids)
         while self.llm_engine.has_unfinished_requests():
             self.llm_engine.step()
-
-
-@contextmanager
-def _naming(what: str, index: int, count: int) -> Iterator[None]:
-    """Say which of many was refused."""
-    try:
-        yield
-    except InvalidRequestError as error:
-        raise InvalidRequestError(f"{what} {index} of {count}: {error}") from error
-
-
-def _is_one_prompt(prompts: object) -> bool:
-    if isinstance(prompts, str | Mapping):
-        return True
-    return isinstance(prompts, Sequence) and bool(prompts) and isinstance(prompts[0], int)
-
-
-def _per_prompt(name: str, value: Any, count: int) -> Sequence[Any]:
-    """One value for each of `count` prompts."""
-    if not isinstance(value, list | tuple):
-        return [value] * count
-    if len(value) != count:
-        raise InvalidRequestError(f"{name} must be one for all or one per prompt: got {len(value)} for {count} prompts")
-    return value

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from enginecore.frontend.detokenizer import check_text
 from enginecore.frontend.outputs import Logprob
 from enginecore.interfaces import Tokenizer
 from enginecore.messages import PositionLogprobs
@@ -52,4 +53,8 @@ class LogprobsProcessor:
         return entry
 
     def _decode(self, token_id: int) -> str | None:
-        return None if self._tokenizer is None else self._tokenizer.decode([token_id], skip_special_tokens=False)
+        if self._tokenizer is None:
+            return None
+        text = self._tokenizer.decode([token_id], skip_special_tokens=False)
+        check_text(text)
+        return text
