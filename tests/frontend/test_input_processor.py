@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from enginecore import SamplingParams
@@ -203,7 +205,7 @@ def test_a_conversation_is_text():
 
 def test_a_template_that_gives_no_text_is_the_tokenizers_fault():
     class Silent(ByteTokenizer):
-        def apply_chat_template(self, messages, **variables):
+        def apply_chat_template(self, messages, *, add_generation_prompt=True, **variables) -> Any:
             return None
 
     with pytest.raises(PluginError, match="must give a string, and gave None"):

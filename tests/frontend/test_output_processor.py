@@ -1,5 +1,7 @@
 """Text, stop strings and finish reasons as users see them, token by token (field cases of output processing)."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -408,7 +410,7 @@ class GivesNoText(ByteTokenizer):
         stream.step = lambda token_id: wrong[token_id] if token_id in wrong else step(token_id)
         return stream
 
-    def decode(self, token_ids, *, skip_special_tokens=True):
+    def decode(self, token_ids, *, skip_special_tokens=True) -> Any:
         return 7 if ord("m") in token_ids else super().decode(token_ids, skip_special_tokens=skip_special_tokens)
 
 

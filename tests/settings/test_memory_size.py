@@ -14,6 +14,9 @@ from enginecore.settings import EngineSettings
         ("3GB", 3000000000),
         ("3 gb", 3000000000),
         ("1.5KiB", 1536),
+        ("8388607.9999999999TiB", 9223372036854775698),
+        ("2.GiB", 2147483648),
+        (".5GiB", 536870912),
         ("100B", 100),
         ("1TiB", 1099511627776),
         (1048576, 1048576),
@@ -50,6 +53,12 @@ def test_sizes_are_bytes_and_shares_are_fractions(given, meaning):
         ("2 parsecs", "unknown unit 'parsecs'"),
         ("0GiB", "is 0 bytes"),
         ([1], "must be a size with a unit"),
+        ("9" * 320 + "TiB", "is more than any machine can address"),
+        ("9" * 320, "is more than any machine can address"),
+        ("8388608TiB", "is more than any machine can address"),
+        (10**400, "is more than any machine can address"),
+        ("9" * 5000 + "B", "value has 5000 digits"),
+        ("9" * 5000, "value has 5000 digits"),
     ],
 )
 def test_wrong_and_ambiguous_sizes_are_refused(given, sentence):

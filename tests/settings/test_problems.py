@@ -2,6 +2,8 @@
 
 import sys
 
+from typing import Any
+
 import pytest
 
 from enginecore.errors import PluginError
@@ -165,3 +167,12 @@ def test_a_broken_plugin_is_a_warning_and_no_more(site, caplog):
 def test_a_component_that_breaks_a_rule_is_an_error():
     with pytest.raises(PluginError, match="unknown kind 'policy'"):
         load_settings(components=[component(kind="policy", name="x", factory=make)], environ={})
+
+
+def test_a_value_that_python_does_not_write_is_named_by_its_type():
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert "seed = list that cannot be shown" in message_of({"seed": deep})
+    assert "seed = int that cannot be shown" in message_of({"seed": 10**5000})
+    assert "kv_cache_memory = int that cannot be shown" in message_of({"kv_cache_memory": 10**5000})

@@ -109,11 +109,14 @@ def test_an_empty_file_is_all_defaults(tmp_path):
         ("engine.toml", "seed = 1\nseed = 2\n", "line 2"),
         ("engine.yaml", "seed: 1\nmodel: [\n", "line 3"),
         ("engine.yaml", "seed: 1\nblock_size: 8\nseed: 2\n", "key 'seed' is there twice"),
-        ("engine.json", '{"seed": 1,\n}', "line 2"),
+        ("engine.json", '{"seed":\n}', "line 2"),
         ("engine.json", '{"seed": 1, "seed": 2}', "key 'seed' is there twice"),
         ("engine.json", "[1]", "must hold a table of settings, not list"),
         ("engine.yaml", "just text", "must hold a table of settings, not str"),
         ("engine.toml", b"model = '\xff'", "is malformed"),
+        ("engine.json", '{"seed": ' + "[" * 100_000 + "]" * 100_000 + "}", "is malformed: it is nested too deeply"),
+        ("engine.yaml", "seed: " + "[" * 2_000 + "]" * 2_000, "is malformed: it is nested too deeply"),
+        ("engine.toml", "seed = " + "[" * 3_000 + "]" * 3_000, "is malformed: it is nested too deeply"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, problem):
@@ -123,6 +126,17 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, problem):
     message = message_of(config_file=file)
     assert str(file) in message
     assert problem in message
+
+
+def test_text_that_is_nested_too_deeply_is_refused_as_text():
+    deep = "[" * 100_000 + "]" * 100_000
+    assert "seed = '[[[[" in message_of(parse_overrides([f"seed={deep}"]))
+    assert "seed = '[[[[" in message_of(environ={"ENGINECORE_SEED": deep})
+
+
+@pytest.mark.parametrize("file", [5, b"engine.toml", ["engine.toml"], True])
+def test_what_is_no_path_is_refused(file):
+    assert f"config_file must be the path of a file, got {file!r}" in message_of(config_file=file)
 
 
 def test_a_folder_is_no_file(tmp_path):

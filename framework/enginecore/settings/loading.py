@@ -138,7 +138,7 @@ class _Sources:
         return cls(
             arguments or {},
             dict(os.environ if environ is None else environ),
-            Layer({}, {}) if config_file is None else file_layer(Path(config_file)),
+            Layer({}, {}) if config_file is None else file_layer(config_file),
         )
 
     def layers(self, model: type[EngineSettings]) -> Layers:

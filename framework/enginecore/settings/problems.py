@@ -39,11 +39,16 @@ def _line(problem: Problem, layers: Layers) -> str:
     found, value = _look_up(layers.values, problem.path)
     if not found:
         return f"{key}: {problem.sentence}"
-    text = repr(value)
-    if len(text) > _LONGEST_VALUE:
-        text = f"{text[:_LONGEST_VALUE]}..."
-    shown = "" if isinstance(value, Mapping) else f" = {text}"
+    shown = "" if isinstance(value, Mapping) else f" = {_shortened(value)}"
     return f"{key}{shown} ({layers.origin(problem.path)}): {problem.sentence}"
+
+
+def _shortened(value: object) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError) as error:  # Python writes neither huge numbers nor deep lists
+        return f"{type(value).__name__} that cannot be shown ({error})"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def _look_up(values: Any, path: Sequence[str]) -> tuple[bool, Any]:

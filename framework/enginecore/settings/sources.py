@@ -146,7 +146,7 @@ def _parsed(text: str) -> Any:
     for parse in (json.loads, lambda text: tomllib.loads(f"value = {text}")["value"]):
         try:
             return parse(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return text
 
@@ -223,12 +223,15 @@ def model_of(annotation: Any) -> type[BaseModel] | None:
 # -- file ------------------------------------------------------------------------------------------
 
 
-def file_layer(path: Path) -> Layer:
+def file_layer(file: object) -> Layer:
     """A TOML, YAML or JSON file, by its suffix.
 
     Raises:
-        ConfigurationError: missing, unreadable, malformed, or of another suffix; names file and line.
+        ConfigurationError: not a path, missing, unreadable, malformed, or of another suffix; names file and line.
     """
+    if not isinstance(file, str | Path):
+        raise ConfigurationError(f"config_file must be the path of a file, got {file!r:.100}")
+    path = Path(file)
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise ConfigurationError(f"config file {path}: the suffix must be one of {', '.join(_PARSERS)}")
@@ -238,6 +241,8 @@ def file_layer(path: Path) -> Layer:
         raise ConfigurationError(f"config file {path} cannot be read: {error.strerror}") from error
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(f"config file {path} is malformed: {error}") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"config file {path} is malformed: it is nested too deeply") from error
     if not isinstance(values, dict):
         raise ConfigurationError(f"config file {path} must hold a table of settings, not {type(values).__name__}")
     return Layer(values, {"": f"file {path}"})

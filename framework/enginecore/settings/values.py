@@ -2,6 +2,7 @@
 
 import math
 import re
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -12,6 +13,7 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     for suffix, base in (("ib", 1024), ("b", 1000))
 }
 _WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)", re.IGNORECASE)
+_MOST = 1 << 63
 _EXPECTED = 'must be a size with a unit such as "2GiB", a number of bytes, or a fraction in (0, 1] such as 0.5'
 
 
@@ -30,6 +32,8 @@ def parse_memory(value: object) -> int | float:
         return number
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ValueError(_EXPECTED)
+    if number >= _MOST:
+        raise ValueError(f"is more than any machine can address; {_EXPECTED}")
     if number == 1:
         raise ValueError("is ambiguous: write 1.0 for all of the memory, or a number of bytes with a unit")
     return number
@@ -45,7 +49,7 @@ def _parse_text(text: str) -> int | float:
         raise ValueError(f"has the unknown unit {match[2]!r}{hint if unit[0] in 'kmgt' else ''}; {_EXPECTED}")
     if not unit:
         return float(number) if "." in number else int(number)
-    size = math.floor(float(number) * _UNITS[unit])
+    size = math.floor(Fraction(number) * _UNITS[unit])  # exact: a float has no room for a great many digits
     if size < 2:
         raise ValueError(f"is {size} bytes; {_EXPECTED}")
     return size
