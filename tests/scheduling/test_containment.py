@@ -86,9 +86,9 @@ class Misguided(SchedulingPolicy):
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (Split(prefill=8, chunk=0, admit=1), "Misguided.split gave .*chunk must be at least 1"),
-        (Split(prefill=-1, chunk=1, admit=1), "prefill and admit at least 0"),
-        (Split(prefill=8, chunk=1, admit=-1), "prefill and admit at least 0"),
+        (Split(prefill=8, chunk=0, admit=1), "Misguided.split gave .*chunk of at least 1"),
+        (Split(prefill=-1, chunk=1, admit=1), "prefill and admit of at least 0"),
+        (Split(prefill=8, chunk=1, admit=-1), "prefill and admit of at least 0"),
         (Split(prefill=8, chunk=1, admit=1, first="decodes"), "first 'decode' or 'prefill'"),  # type: ignore[arg-type]
         (0, "Misguided.lease gave 0: at least 1"),
     ],

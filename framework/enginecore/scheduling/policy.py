@@ -198,6 +198,12 @@ class Split(NamedTuple):
     first: Literal["decode", "prefill"] = "decode"
     mix: bool = True
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether all fields are in range."""
+        in_range = self.chunk >= 1 and self.prefill >= 0 and self.admit >= 0
+        return in_range and self.first in ("decode", "prefill")
+
 
 class SchedulingPolicy(ABC):
     """Subclass it. Only `rank` is required; every other member has the default shown.
