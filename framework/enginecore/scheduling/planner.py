@@ -47,8 +47,8 @@ class Planner:
         split = self._lives.policy.split(self._lives.view)
         if not isinstance(split, Split) or not split.is_valid:
             raise InvariantError(
-                f"{type(self._lives.policy).__name__}.split gave {split}: a Split with chunk of at least 1, prefill and "
-                "admit of at least 0, first 'decode' or 'prefill'"
+                f"{type(self._lives.policy).__name__}.split gave {split}: a Split with chunk of at least 1, prefill "
+                "and admit of at least 0, first 'decode' or 'prefill'"
             )
         if not self._chunked:
             # a prompt that may not be split needs the budget in one piece, so it goes before decodes
