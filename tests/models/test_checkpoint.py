@@ -165,6 +165,12 @@ def change(folder, **fields):
     return folder
 
 
+def llama3(**changes):
+    """The rotary embedding of Llama 3.1 with changes."""
+    right = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    return {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, **right, **changes}}
+
+
 def test_the_config_of_transformers_5(folder):
     config = find_model(str(folder)).config
     assert config.architecture == "LlamaForCausalLM"
@@ -236,6 +242,17 @@ def test_a_missing_field_is_named_with_its_file(folder, field):
         ({"num_key_value_heads": 3}, "num_key_value_heads = 3 does not divide num_attention_heads = 4"),
         ({"hidden_size": 66, "head_dim": None}, "num_attention_heads = 4 does not divide hidden_size = 66"),
         ({"rope_parameters": {"rope_theta": -1}}, "rope_theta must be a number above 0, got -1"),
+        ({"rope_parameters": {"rope_theta": True}}, "rope_theta must be a number above 0, got True"),
+        ({"rope_parameters": {"rope_theta": 10**400}}, "rope_theta must be a number above 0, got 1000"),
+        ({"rope_parameters": "absent", "rope_theta": 0}, r"config\.json: rope_theta must be a number above 0, got 0"),
+        ({"rms_norm_eps": 0}, r"config\.json: rms_norm_eps must be a number above 0, got 0\.0"),
+        ({"rms_norm_eps": -1e-5}, r"config\.json: rms_norm_eps must be a number above 0, got -1e-05"),
+        (llama3(factor=0), r"config\.json: factor must be a number above 0, got 0"),
+        (llama3(factor="8"), "factor must be a number above 0, got '8'"),
+        (llama3(low_freq_factor=-1), "low_freq_factor must be a number above 0, got -1"),
+        (llama3(high_freq_factor=0), "high_freq_factor must be a number above 0, got 0"),
+        (llama3(high_freq_factor=1.0), r"high_freq_factor must be above low_freq_factor = 1\.0, got 1\.0"),
+        (llama3(original_max_position_embeddings=0), "original_max_position_embeddings must be a number above 0"),
         ({"quantization_config": {"quant_method": "gptq"}}, r"quantised weights \(gptq\) are not supported"),
     ],
 )

@@ -1,5 +1,6 @@
 """ModelConfig: what a model says about itself, the same for folders and GGUF files."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from enginecore.errors import ModelError
 
 CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"
+POSITIVE_ROPE_PARAMETERS = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
+"""Divisors of every rotary embedding that has them."""
 
 T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(gt=0)]
@@ -103,7 +106,8 @@ def read_config(folder: Path, dtype: str | None = None) -> ModelConfig:
         dtype: What the weights are stored in, which the files themselves know best; None: what config.json says.
 
     Raises:
-        ModelError: config.json or generation_config.json is missing or broken, or lacks a field: names both.
+        ModelError: config.json or generation_config.json is missing or broken, or a field of theirs is missing or
+            wrong; names file, field and value.
     """
     file = folder / CONFIG_FILE
     raw = _decode(file, _Config)
@@ -151,6 +155,7 @@ def _check(raw: _Config, file: Path) -> None:
         raise ModelError(
             f"{file}: quantised weights ({method}) are not supported; use the unquantised model or a GGUF file"
         )
+    _check_positive("rms_norm_eps", raw.rms_norm_eps, file)
     heads, kv_heads = raw.num_attention_heads, raw.num_key_value_heads or raw.num_attention_heads
     if heads % kv_heads:
         raise ModelError(f"{file}: num_key_value_heads = {kv_heads} does not divide num_attention_heads = {heads}")
@@ -164,11 +169,20 @@ def _check(raw: _Config, file: Path) -> None:
 def _rope(raw: _Config, file: Path) -> tuple[float, dict[str, Any] | None]:
     """Base and scaling, from either place. None is the plain rotary embedding."""
     parameters = dict(raw.rope_parameters or raw.rope_scaling or {})
-    theta = parameters.pop("rope_theta", raw.rope_theta or 10000.0)
-    if not isinstance(theta, int | float) or theta <= 0:
-        raise ModelError(f"{file}: rope_theta must be a number above 0, got {theta!r}")
+    theta = parameters.pop("rope_theta", 10000.0 if raw.rope_theta is None else raw.rope_theta)
+    _check_positive("rope_theta", theta, file)
     rope_type = parameters.pop("rope_type", None) or parameters.pop("type", None) or "default"
     parameters.pop("type", None)  # older files name the type twice
+    for name in parameters.keys() & POSITIVE_ROPE_PARAMETERS:
+        _check_positive(name, parameters[name], file)
+    low, high = parameters.get("low_freq_factor"), parameters.get("high_freq_factor")
+    if low is not None and high is not None and high <= low:
+        raise ModelError(f"{file}: high_freq_factor must be above low_freq_factor = {low}, got {high}")
     if rope_type == "default" and not parameters:
         return float(theta), None
     return float(theta), {"rope_type": rope_type, **parameters}
+
+
+def _check_positive(name: str, value: object, file: Path) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+        raise ModelError(f"{file}: {name} must be a number above 0, got {value!r:.100}")
