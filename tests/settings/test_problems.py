@@ -1,7 +1,6 @@
 """Every wrong setting is named with its value, its source, and what would be right."""
 
 import sys
-
 from typing import Any
 
 import pytest
