@@ -174,6 +174,21 @@ def test_a_prompt_beyond_the_context_is_refused_for_its_request_alone(executor):
     assert "161 tokens" in answer.errors["r"]
 
 
+@pytest.mark.parametrize(("asked", "longest"), [(40, 40), (10**12, 160), (None, 160)])
+def test_positions_are_as_many_as_asked_for_and_no_more_than_the_model_has(model, asked, longest):
+    """Whether more may be asked for is the engine core's to say."""
+    executor = make_executor(make_source(model), max_model_len=asked)
+    assert executor.model_info.max_model_len == 160
+    blocks = (list(range(-(-longest // 8))),)
+    lengths = {"fits": longest, "not": longest + 1}
+    requests = [new(name, tokens=[5] * length, block_ids=blocks) for name, length in lengths.items()]
+    answer = executor.execute_model(plan({"fits": longest, "not": longest}, new_requests=requests)).result()
+    assert answer is not None
+    assert answer.request_ids == ["fits"]
+    assert list(answer.errors) == ["not"]
+    assert f"{longest + 1} tokens" in answer.errors["not"]
+
+
 def test_logits_that_are_not_numbers_end_their_request_alone(model):
     source = make_source(model)
     source.tensors["model.embed_tokens.weight"] = source.tensors["model.embed_tokens.weight"].clone()

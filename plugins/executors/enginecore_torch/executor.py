@@ -10,7 +10,6 @@ from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadErr
 from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
-from enginecore_models.config import ModelConfig
 from enginecore_models.source import ModelSource, find_model
 from enginecore_torch import SingleExecutorSettings
 from enginecore_torch.architectures import find_architecture
@@ -29,26 +28,21 @@ class SingleExecutor:
         """Load the model of `source`.
 
         Raises:
-            ConfigurationError: device, dtype, length or a backend cannot be had here.
+            ConfigurationError: device, dtype or a backend cannot be had here.
             ModelError: the model is not supported, or its files are not what its configuration says.
         """
         config = source.config
-        architecture = find_architecture(config.architecture, source.name)
-        max_model_len = _max_model_len(context, config, source.name)
         self._device = resolve_device(context.device)
         dtype = resolve_dtype(context.dtype, self._device)
         if settings.num_threads is not None:
             torch.set_num_threads(settings.num_threads)
-        shape = _attention_shape(config, context.block_size, dtype, self._device)
-        attention, ops = make_backends(settings.attention, settings.ops, shape)
-        model = architecture(
-            config, ops=ops, attention=attention, num_positions=max_model_len, dtype=dtype, device=self._device
-        )
-        load_weights(source.weights(dtype), model.targets, f"model {source.name!r} ({source.path})")
-        batch = InputBatch(context.max_num_seqs, max_model_len, context.block_size, config.eos_token_ids)
-        self._runner: ModelRunner | None = ModelRunner(model, attention, batch, self._device)
-        self._context, self._spec = context, KVCacheSpec(context.block_size, attention.page_size_bytes)
-        self._layer_names = model.layer_names
+        self._context = context
+        # whether more may be asked for is the engine core's to say
+        self._longest = min(context.max_model_len or config.max_position_embeddings, config.max_position_embeddings)
+        runner = _load_runner(settings, context, source, self._longest, dtype, self._device)
+        self._runner: ModelRunner | None = runner
+        self._spec = KVCacheSpec(context.block_size, runner.page_size_bytes)
+        self._layer_names = runner.layer_names
         self._model_info = ModelInfo(
             name=context.model,
             max_model_len=config.max_position_embeddings,
@@ -87,8 +81,7 @@ class SingleExecutor:
 
     def _largest_step(self) -> list[int]:
         """Prompt lengths that fill a step."""
-        context, longest = self._context, self._model_info.max_model_len
-        longest = min(longest, context.max_model_len or longest)
+        context, longest = self._context, self._longest
         count = min(context.max_num_seqs, -(-context.max_num_batched_tokens // longest))
         tokens = min(context.max_num_batched_tokens, count * longest)
         return [min(longest, tokens - number * longest) for number in range(count)]
@@ -165,21 +158,26 @@ class SingleExecutor:
             callback(error)
 
 
-def _attention_shape(config: ModelConfig, block_size: int, dtype: torch.dtype, device: torch.device) -> AttentionShape:
-    return AttentionShape(
+def _load_runner(
+    settings: SingleExecutorSettings,
+    context: ExecutorContext,
+    source: ModelSource,
+    max_model_len: int,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> ModelRunner:
+    config = source.config
+    architecture = find_architecture(config.architecture, source.name)
+    shape = AttentionShape(
         num_heads=config.num_attention_heads,
         num_kv_heads=config.num_key_value_heads,
         head_dim=config.head_dim,
-        block_size=block_size,
+        block_size=context.block_size,
         dtype=dtype,
         device=device,
     )
-
-
-def _max_model_len(context: ExecutorContext, config: ModelConfig, name: str) -> int:
-    longest = config.max_position_embeddings
-    if context.max_model_len is not None and context.max_model_len > longest:
-        raise ConfigurationError(
-            f"max_model_len = {context.max_model_len} is more than model {name!r} was made for: at most {longest}"
-        )
-    return context.max_model_len or longest
+    attention, ops = make_backends(settings.attention, settings.ops, shape)
+    model = architecture(config, ops=ops, attention=attention, num_positions=max_model_len, dtype=dtype, device=device)
+    load_weights(source.weights(dtype), model.targets, f"model {source.name!r} ({source.path})")
+    batch = InputBatch(context.max_num_seqs, max_model_len, context.block_size, config.eos_token_ids)
+    return ModelRunner(model, attention, batch, device)

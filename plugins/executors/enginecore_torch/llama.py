@@ -90,11 +90,6 @@ class LlamaForCausalLM:
     ) -> None:
         if config.hidden_act != "silu":
             raise ModelError(f"hidden_act {config.hidden_act!r} is not supported by Llama models here; 'silu' is")
-        if config.num_attention_heads % config.num_key_value_heads:
-            raise ModelError(
-                f"num_attention_heads ({config.num_attention_heads}) must be a multiple of "
-                f"num_key_value_heads ({config.num_key_value_heads})"
-            )
         self._config, self._ops, self._attention = config, ops, attention
         self._table = rotary_table(config.head_dim, num_positions, config.rope_theta, config.rope_scaling, device)
         self._embedding = torch.empty((config.vocab_size, config.hidden_size), dtype=dtype, device=device)

@@ -31,6 +31,16 @@ class ModelRunner:
         self._device = device
         self._kv_caches: list[Any] = []
 
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the layers that have a KV cache, in order."""
+        return self._model.layer_names
+
+    @property
+    def page_size_bytes(self) -> int:
+        """Bytes of one block in one layer."""
+        return self._attention.page_size_bytes
+
     def initialize_kv_cache(self, num_blocks: int) -> None:
         """Allocate `num_blocks` blocks per layer, instead of what there was."""
         self._kv_caches.clear()
