@@ -5,6 +5,7 @@ from tests.registry.fake_plugins import Site
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
+    """A folder on the path, into which a test installs distributions with plugins."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
