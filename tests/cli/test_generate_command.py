@@ -2,7 +2,9 @@
 
 import io
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -36,13 +38,19 @@ class Terminal(io.StringIO):
         return True
 
 
+def file_of(content):
+    """Standard input as Python opens it where the locale is UTF-8."""
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
+
+
 @pytest.fixture
 def run(options, capsys, monkeypatch):
-    """Runs a command; returns exit code, stdout and stderr."""
+    """Runs a command; returns exit code, stdout and stderr. Without `stdin`, standard input is closed."""
 
     def run(*arguments, stdin=None, terminal=False):
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", Terminal(stdin) if terminal else io.StringIO(stdin))
+        if isinstance(stdin, str):
+            stdin = Terminal(stdin) if terminal else io.StringIO(stdin)
+        monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(SystemExit) as exit:
             main([*arguments, *options])
         captured = capsys.readouterr()
@@ -140,6 +148,46 @@ def test_no_prompt_is_a_mistake(run):
     assert "--prompts-file" in err
 
 
+@pytest.mark.parametrize("arguments", [["caf\udce9"], ["Hello", "--stop", "caf\udce9"]])
+def test_arguments_that_cannot_be_decoded_are_refused(run, arguments):
+    code, out, err = run("generate", *arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: prompt 0 of 1: ")
+    assert err.endswith("stands for a byte that could not be decoded\n")
+
+
+def test_prompts_that_cannot_be_decoded_are_refused_with_their_number(run, tmp_path):
+    code, out, err = run("generate", "--prompts-file", "-", stdin=file_of(b"Hello\ncaf\xe9\n"))
+    assert (code, out) == (1, "")
+    assert err.startswith("error: prompt 1 of 2: the prompt must be text that UTF-8 can hold: '\\udce9' at index 3 ")
+    (tmp_path / "prompts.txt").write_bytes(b"Hello\ncaf\xe9\n")
+    code, out, err = run("generate", "--prompts-file", str(tmp_path / "prompts.txt"))
+    assert (code, out) == (2, "")
+    assert "'utf-8' codec can't decode byte" in err
+
+
+@pytest.mark.parametrize("command", [["chat"], ["generate", "--prompts-file", "-"]])
+def test_a_closed_standard_input_is_said(run, command):
+    code, out, err = run(*command)
+    assert (code, out) == (1, "")
+    assert err == "error: standard input is closed: open a terminal, a pipe or a file as standard input\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("command", [["generate", "Hello"], ["generate", "a", "b", "--json"], ["config"], ["plugins"]])
+def test_output_that_cannot_be_written_is_said_once(options, command):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "enginecore.cli", *command, *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
+
+
 def test_a_request_that_fails_is_said_and_fails_the_command(run):
     arguments = ["--set", "num_kv_blocks=17", "--set", "block_size=16", "--set", "executor.oracle.verify=false"]
     fault = '[{"kind": "error", "request_id": "llm-0-0"}]'
@@ -182,6 +230,13 @@ def test_chat_from_a_pipe_fails_where_a_conversation_gets_too_long(run):
     assert code == 1
     assert len(json_lines(out)) == 1
     assert "max_model_len is 256" in err
+
+
+def test_chat_from_a_pipe_ends_at_a_line_that_cannot_be_decoded(run):
+    code, out, err = run("chat", "--max-tokens", "4", "--json", stdin=file_of(b"Hi\ncaf\xe9\nHi\n"))
+    assert code == 1
+    assert len(json_lines(out)) == 1
+    assert err.startswith("error: what 'user' says must be text that UTF-8 can hold: '\\udce9' at index 3 ")
 
 
 def test_chat_at_a_terminal_goes_on_after_a_mistake(run):

@@ -199,8 +199,11 @@ def test_variables_that_a_template_cannot_take_are_refused(variables, says):
 
 
 def test_a_conversation_is_text():
+    hello = {"role": "user", "content": "Hi"}
+    with pytest.raises(InvalidRequestError, match=r"what 'user' says must be text that UTF-8 can hold: .* at index 1 "):
+        make().render_chat([hello, {"role": "user", "content": "a\ud800"}], variables={})
     with pytest.raises(InvalidRequestError, match="the conversation must be text that UTF-8 can hold"):
-        make().render_chat([{"role": "user", "content": "a\ud800"}], variables={})
+        make().render_chat([hello, {"role": "\ud800", "content": "Hi"}], variables={})
 
 
 def test_a_template_that_gives_no_text_is_the_tokenizers_fault():

@@ -5,10 +5,12 @@ A command's module is imported when it is called for, so that one command never 
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import typer
 
+from enginecore.cli.streams import drop_unwritable_output
 from enginecore.errors import ConfigurationError, EngineCoreError
 
 COMMANDS = ("generate", "chat", "plugins", "config")
@@ -38,3 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except EngineCoreError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2 if isinstance(error, ConfigurationError) else 1)
+    except OSError as error:  # such as a full disk under standard output
+        with suppress(OSError):
+            typer.echo(f"error: {error}", err=True)
+        drop_unwritable_output()
+        sys.exit(1)

@@ -2,8 +2,7 @@
 
 import contextlib
 import json
-import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from enginecore.cli.options import AsJson, ConfigFile, Overrides
 from enginecore.cli.report import Tally, as_plain, components_line, load_llm
 from enginecore.cli.sampling_options import MaxTokens, Seed, Stop, Temperature, TopK, TopP
+from enginecore.cli.streams import standard_input
 from enginecore.errors import EngineCoreError, InvalidRequestError
 from enginecore.frontend.llm import LLM
 from enginecore.frontend.outputs import RequestOutput
@@ -39,12 +39,13 @@ def chat(
     params = SamplingParams(
         max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, stop=tuple(stop or ())
     )
+    source = standard_input()
     with load_llm(config, overrides) as llm:
         conversation = Conversation(llm, params, system)
-        if sys.stdin.isatty() and not as_json:
+        if source.isatty() and not as_json:
             _talk(conversation, components_line(llm))
         else:
-            _answer_lines(conversation, as_json)
+            _answer_lines(source, conversation, as_json)
 
 
 class Conversation:
@@ -84,9 +85,9 @@ class Conversation:
         self.num_turns += 1
 
 
-def _answer_lines(conversation: Conversation, as_json: bool) -> None:
-    """Answer every line of standard input; the first one that cannot be answered ends it."""
-    for line in sys.stdin:
+def _answer_lines(lines: Iterable[str], conversation: Conversation, as_json: bool) -> None:
+    """Answer every line; the first one that cannot be answered ends it."""
+    for line in lines:
         question = line.strip()
         if question == "/exit":
             return

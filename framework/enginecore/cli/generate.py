@@ -1,7 +1,6 @@
 """`enginecore generate`: completions of prompts."""
 
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 from enginecore.cli.options import AsJson, ConfigFile, Overrides
 from enginecore.cli.report import Tally, as_plain, components_line, load_llm
 from enginecore.cli.sampling_options import MaxTokens, Seed, Stop, Temperature, TopK, TopP
+from enginecore.cli.streams import standard_input
 from enginecore.frontend.llm import LLM
 from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.sampling import SamplingParams
@@ -60,7 +60,7 @@ def _read_prompts(prompts_file: str | None) -> list[str]:
     if prompts_file is None:
         return []
     try:
-        text = sys.stdin.read() if prompts_file == "-" else Path(prompts_file).read_text(encoding="utf-8")
+        text = standard_input().read() if prompts_file == "-" else Path(prompts_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"--prompts-file {prompts_file}: {error}") from error
     return [line for line in text.splitlines() if line.strip()]

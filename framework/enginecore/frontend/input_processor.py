@@ -133,6 +133,8 @@ class InputProcessor:
         for message in messages:
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
                 raise InvalidRequestError(f'a message must be a dict with a "role" and "content", got {message!r:.100}')
+            if isinstance(content := message.get("content"), str):
+                _check_encodable(f"what {message['role']!r} says", content)
         _check_variables(variables)
         tokenizer = self._get_tokenizer()
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=add_generation_prompt, **variables)
