@@ -1,6 +1,13 @@
+"""What all tests share."""
+
+import os
+
 import pytest
 
 from tests.registry.fake_plugins import Site
+
+# two threads that wait for each other crawl where tests share their CPUs with anything else
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ class SingleExecutorSettings(ComponentSettings):
         attention: Attention backend. "native" is the C kernel (CPU; needs a C compiler), "torch" runs everywhere;
             "auto" takes the fastest that works here.
         ops: The small operations between matrix products; same choices.
-        num_threads: Threads that torch may use on the CPU, for the whole process; None leaves torch's own choice.
+        num_threads: Threads on the CPU, for the whole process. None: one per physical core that nobody else keeps busy
+            at start-up, or what OMP_NUM_THREADS says.
     """
 
     attention: Literal["auto", "native", "torch"] = "auto"

@@ -18,6 +18,7 @@ from enginecore_torch.backends import make_backends
 from enginecore_torch.device import free_memory, resolve_device, resolve_dtype
 from enginecore_torch.input_batch import InputBatch
 from enginecore_torch.runner import REMOTE_METHODS, ModelRunner
+from enginecore_torch.threads import set_num_threads
 from enginecore_torch.weights import load_weights
 
 
@@ -34,8 +35,8 @@ class SingleExecutor:
         config = source.config
         self._device = resolve_device(context.device)
         dtype = resolve_dtype(context.dtype, self._device)
-        if settings.num_threads is not None:
-            torch.set_num_threads(settings.num_threads)
+        if self._device.type == "cpu":
+            set_num_threads(settings.num_threads)
         self._context = context
         # whether more may be asked for is the engine core's to say
         self._longest = min(context.max_model_len or config.max_position_embeddings, config.max_position_embeddings)
