@@ -138,3 +138,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except EngineCoreError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

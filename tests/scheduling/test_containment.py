@@ -284,3 +284,23 @@ def test_a_refusal_is_in_words(reason):
     harness.add(make_request("a", 5))
     harness.run()
     assert "Curt.admit gave" in str(terminal_of(harness, "a").error)
+
+
+def test_a_method_with_other_arguments_is_refused_before_any_engine_is_built():
+    class Short(SchedulingPolicy):
+        def rank(self, request):  # type: ignore[override]
+            return request.arrival
+
+    with pytest.raises(PluginError, match=r"rank must take \(self, request.*too many positional arguments"):
+        policy_component("short", Short)
+
+
+def test_a_method_may_name_its_arguments_as_it_likes():
+    class Terse(SchedulingPolicy):
+        def rank(self, r, s):
+            return r.arrival
+
+        def lease(self, *arguments):
+            return None
+
+    policy_component("terse", Terse)

@@ -51,7 +51,11 @@ def generate(
         ignore_eos=ignore_eos,
     )
     with load_llm(config, overrides) as llm:
-        failed = _run(llm, texts, params, as_json)
+        try:
+            failed = _run(llm, texts, params, as_json)
+        except KeyboardInterrupt:
+            typer.echo("\ninterrupted", err=True)
+            raise typer.Exit(130) from None
     if failed:
         raise typer.Exit(1)
 

@@ -66,7 +66,9 @@ def _component_as_plain(component: Component) -> dict[str, Any]:
 
 def _print_tables(registry: Registry) -> None:
     console = Console()
-    table = Table("plugin", "distribution", "status", "components", show_lines=True)
+    table = Table(show_lines=True)
+    for heading in ("plugin", "distribution", "status", "components"):
+        table.add_column(heading, overflow="fold")
     for record in registry.plugins:
         status = f"[{_COLOURS[record.status]}]{record.status}[/]"
         table.add_row(

@@ -43,8 +43,10 @@ def policy_component(
         settings: Model of its table; by default made from the constructor's annotated arguments.
 
     Raises:
-        PluginError: an argument of the constructor has no annotation.
+        PluginError: an argument of the constructor cannot be a setting, or a method takes other arguments than
+            the one it overrides.
     """
+    _check_methods(policy)
     return Component(
         kind="scheduler",
         name=name,
@@ -67,3 +69,16 @@ def _settings_of(policy: Callable[..., SchedulingPolicy]) -> type[BaseModel]:
         default = ... if argument.default is argument.empty else argument.default
         fields[argument.name] = (argument.annotation, default)
     return create_model("PolicySettings", __base__=ComponentSettings, **fields)
+
+
+def _check_methods(policy: Callable[..., SchedulingPolicy]) -> None:
+    """A method with other arguments than its model's would fail at the first request."""
+    for name, model in vars(SchedulingPolicy).items():
+        method = getattr(policy, name, model) if inspect.isclass(policy) else model
+        if name.startswith("_") or not inspect.isfunction(model) or not inspect.isfunction(method):
+            continue
+        wanted = inspect.signature(model)
+        try:
+            inspect.signature(method).bind(*wanted.parameters)
+        except TypeError as error:
+            raise PluginError(f"{policy!r}: {name} must take {wanted}: {error}") from None

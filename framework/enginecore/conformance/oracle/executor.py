@@ -85,7 +85,7 @@ class OracleExecutor:
     @property
     def model_info(self) -> ModelInfo:
         return ModelInfo(
-            name=self._context.model,
+            name="oracle",
             max_model_len=self._settings.max_model_len,
             vocab_size=self._settings.vocab_size,
             eos_token_ids=self._settings.eos_token_ids,
