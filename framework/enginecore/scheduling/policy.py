@@ -206,7 +206,7 @@ class Split(NamedTuple):
 
 
 class SchedulingPolicy(ABC):
-    """Subclass it. Only `rank` is required; every other member has the default shown.
+    """Subclass it. Only `rank` is required; every other member has the default shown. Name the arguments as you like.
 
     Attributes:
         preemptive: Whether a waiting request may displace a running one that ranks strictly after it.
@@ -214,26 +214,26 @@ class SchedulingPolicy(ABC):
 
     preemptive: bool = False
 
-    def start(self, scheduler: SchedulerView) -> None:  # noqa: B027
+    def start(self, scheduler: SchedulerView, /) -> None:  # noqa: B027
         """Called once, before any request. Raise ConfigurationError if its settings do not go with these limits."""
 
     @abstractmethod
-    def rank(self, request: RequestView, scheduler: SchedulerView) -> Rank:
+    def rank(self, request: RequestView, scheduler: SchedulerView, /) -> Rank:
         """Sort key, smaller first. Asked when it is added or preempted, and when its lease is over.
 
         Keys must compare with one another, so no NaN and no mixed types. One that cannot be made for a new request
         (an exception) ends that request with the error.
         """
 
-    def lease(self, request: RequestView, scheduler: SchedulerView) -> int | None:
+    def lease(self, request: RequestView, scheduler: SchedulerView, /) -> int | None:
         """After how many more output tokens, at least 1, `rank` is asked again while it runs. None: never."""
         return None
 
-    def lane(self, request: RequestView) -> Hashable:
+    def lane(self, request: RequestView, /) -> Hashable:
         """Which waiting lane it stands in: a tenant, a class. Asked after `rank`."""
         return None
 
-    def choose(self, scheduler: SchedulerView) -> RequestView | None:
+    def choose(self, scheduler: SchedulerView, /) -> RequestView | None:
         """The next waiting request to admit. Asked once per admission, never when nobody waits. None: no more for now.
 
         With nothing running and nothing in flight it must name somebody: nothing else would ever wake the engine.
@@ -241,7 +241,7 @@ class SchedulingPolicy(ABC):
         return scheduler.waiting.best()
 
     def victim(
-        self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
+        self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView, /
     ) -> RequestView | None:
         """Who gives way to `needy`. Candidates stand in order of rank, worst last; there is at least one.
 
@@ -250,7 +250,7 @@ class SchedulingPolicy(ABC):
         """
         return candidates[-1]
 
-    def split(self, scheduler: SchedulerView) -> Split:
+    def split(self, scheduler: SchedulerView, /) -> Split:
         """How this step's tokens are shared. Asked once per step, first of all.
 
         Without chunked prefill only `admit` and `mix` count: a prompt needs the budget in one piece, and goes first.
@@ -258,20 +258,20 @@ class SchedulingPolicy(ABC):
         most = scheduler.max_num_batched_tokens
         return Split(prefill=most, chunk=most, admit=most)
 
-    def admit(self, request: RequestView, scheduler: SchedulerView) -> str | None:
+    def admit(self, request: RequestView, scheduler: SchedulerView, /) -> str | None:
         """A reason to refuse it for good, or None. Asked when it is added and when chosen; never once it has run."""
         return None
 
     # What happened. Empty on purpose, not abstract: most policies keep no books.
 
-    def added(self, request: RequestView, scheduler: SchedulerView) -> None:  # noqa: B027
+    def added(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
         """It was accepted and is about to be queued."""
 
-    def admitted(self, request: RequestView, scheduler: SchedulerView) -> None:  # noqa: B027
+    def admitted(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
         """It holds a seat and blocks. `num_preemptions` above 0: it came back."""
 
-    def preempted(self, request: RequestView, scheduler: SchedulerView) -> None:  # noqa: B027
+    def preempted(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
         """It lost them and is about to be queued again."""
 
-    def ended(self, request: RequestView, scheduler: SchedulerView) -> None:  # noqa: B027
+    def ended(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
         """It is over, for whatever reason. Exactly once for every `added`."""
