@@ -357,3 +357,21 @@ def test_a_forked_process_is_told_that_the_engine_is_elsewhere() -> None:
     assert f"runs in process {os.getpid()}" in told
     core.add_request(request("r"))
     assert len(run(core)) == 4
+
+
+class Refusing(SchedulingPolicy):
+    """Raises in a step what is meant for a request that is being added."""
+
+    def rank(self, request: RequestView, scheduler: SchedulerView) -> float:
+        return request.arrival
+
+    def split(self, scheduler: SchedulerView) -> Split:
+        raise InvalidRequestError("too late")
+
+
+def test_a_refusal_out_of_a_step_is_a_failure_like_any_other() -> None:
+    core = make_core(components=[policy_component("refusing", Refusing)], scheduler={"use": "refusing"})
+    core.add_request(request("r"))
+    for _ in range(2):
+        with pytest.raises(EngineDeadError, match="too late"):
+            core.advance()

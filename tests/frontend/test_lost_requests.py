@@ -71,3 +71,11 @@ def test_requests_that_will_never_be_heard_of_end_with_an_error_that_names_the_s
 def test_a_scheduler_that_is_busy_with_nothing_is_no_progress():
     with start(Busy) as llm, pytest.raises(EngineDeadError, match="no progress: scheduler 'losing'"):
         llm.generate([[1, 2]], PARAMS, use_tqdm=False)
+
+
+def test_a_step_that_gives_no_output_is_no_lost_request():
+    with LLM(executor={"use": "oracle"}, max_num_batched_tokens=8) as llm:
+        (output,) = llm.generate([[n % 200 for n in range(100)]], PARAMS, use_tqdm=False)
+        assert llm.get_stats().step >= 13
+    assert output.outputs[0].finish_reason == "length"
+    assert output.error is None

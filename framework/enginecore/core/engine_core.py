@@ -65,7 +65,7 @@ class EngineCore:
         self.info = info
         self.scheduler = scheduler
         self.executor = executor
-        self.max_concurrent_batches = executor.capabilities.max_concurrent_batches
+        self._capabilities = executor.capabilities
         self._reporter = reporter
         self._clock = clock
         self._checks = check_invariants
@@ -88,7 +88,7 @@ class EngineCore:
             EngineDeadError: the engine has failed.
         """
         self._check_alive()
-        params = checked_params(request, self.info, self.executor.capabilities)
+        params = checked_params(request, self.info, self._capabilities)
         accepted = Request(
             request,
             params,
@@ -97,7 +97,7 @@ class EngineCore:
             max_model_len=self.info.max_model_len,
             eos_token_ids=self.info.eos_token_ids,
         )
-        with self._dying_of("add_request"):
+        with self._dying_of("add_request", spared=InvalidRequestError):
             self._process_aborts()  # an id is free again once its abort was asked for
             self.scheduler.add_request(accepted)
         self._reporter.added(accepted)
@@ -130,7 +130,7 @@ class EngineCore:
         """
         self._check_alive()
         with self._dying_of("a step"):
-            return self.step() if self.max_concurrent_batches == 1 else self.step_with_batch_queue()
+            return self.step() if self._capabilities.max_concurrent_batches == 1 else self.step_with_batch_queue()
 
     def step(self) -> StepResult:
         """Schedule, execute, settle: one batch at a time."""
@@ -145,9 +145,9 @@ class EngineCore:
     def step_with_batch_queue(self) -> StepResult:
         """The same with several batches in flight: fill the queue first, then wait for the oldest."""
         self._process_aborts()
-        if len(self._in_flight) < self.max_concurrent_batches and (submitted := self._submit()):
+        if len(self._in_flight) < self._capabilities.max_concurrent_batches and (submitted := self._submit()):
             self._in_flight.append(submitted)
-            if len(self._in_flight) < self.max_concurrent_batches:
+            if len(self._in_flight) < self._capabilities.max_concurrent_batches:
                 return self._outputs(self.scheduler.take_outputs()), True
         if not self._in_flight:
             return self._idle()
@@ -258,11 +258,11 @@ class EngineCore:
         self.executor.shutdown()
 
     @contextmanager
-    def _dying_of(self, what: str) -> Iterator[None]:
-        """Whatever escapes here, a refused request apart, leaves the books in an unknown state: the engine is dead."""
+    def _dying_of(self, what: str, spared: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Whatever escapes here, but for what is spared, leaves the books in an unknown state: the engine is dead."""
         try:
             yield
-        except InvalidRequestError:
+        except spared:
             raise
         except BaseException as error:
             self._fail(error)

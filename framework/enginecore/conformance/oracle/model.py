@@ -96,7 +96,8 @@ class OracleModel:
 
     def expected_output_of(self, request: EngineCoreRequest) -> ExpectedOutput:
         """The ground truth for a request."""
-        assert isinstance(request.params, SamplingParams)  # noqa: S101
+        if not isinstance(request.params, SamplingParams):
+            raise TypeError(f"the oracle samples: params must be SamplingParams, got {type(request.params).__name__}")
         return self.expected_output(
             request.prompt_token_ids, request.params, salt=request.cache_salt, adapter=request.adapter
         )
