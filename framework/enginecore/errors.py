@@ -21,6 +21,18 @@ class InvalidRequestError(EngineCoreError, ValueError):
     """A request that is refused. Costs nobody but its sender anything."""
 
 
+class UtilityError(EngineCoreError):
+    """A control call failed in the engine core. Costs nobody but its caller anything.
+
+    Attributes:
+        traceback: Of the failure, as text.
+    """
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
 class EngineDeadError(EngineCoreError):
     """The engine core has failed; its `__cause__` is the reason. Every later call raises it too."""
 

@@ -39,7 +39,7 @@ CAPABILITIES: dict[Kind, frozenset[str]] = {
     "scheduler": frozenset({"batch_queue", "chunked_prefill", "out_of_order", "prefix_caching"}),
     "kv_cache_manager": frozenset({"prefix_caching"}),
     "executor": frozenset(),  # what an executor can do depends on its settings: see ExecutorCapabilities
-    "transport": frozenset({"sync", "asyncio"}),
+    "transport": frozenset({"sync", "channels"}),
     "tokenizer": frozenset(),
 }
 """The words that a component of each kind may declare. Checked when the engine is built."""
@@ -161,7 +161,7 @@ class SchedulerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportContext:
-    """For transports.
+    """For transports. Those that only carry messages need none of it.
 
     Attributes:
         start_engine_core: Builds the engine core, in the calling process and thread.

@@ -5,15 +5,28 @@ from enginecore.interfaces.kv_cache_manager import CachedPrefix, KVCacheManager,
 from enginecore.interfaces.observer import RequestRecord, StepRecord
 from enginecore.interfaces.scheduler import Outputs, Scheduler
 from enginecore.interfaces.tokenizer import DecodeStream, Tokenizer
-from enginecore.interfaces.transport import EngineCoreApi, EngineCoreClient, Transport
+from enginecore.interfaces.transport import (
+    AsyncEngineCoreClient,
+    Channel,
+    ChannelTransport,
+    EngineCoreApi,
+    EngineCoreClient,
+    ServerChannel,
+    Transport,
+)
+from enginecore.wire import Frame
 
 __all__ = [
+    "AsyncEngineCoreClient",
     "CachedPrefix",
+    "Channel",
+    "ChannelTransport",
     "DecodeStream",
     "EngineCoreApi",
     "EngineCoreClient",
     "Executor",
     "ExecutorCapabilities",
+    "Frame",
     "KVCacheConfig",
     "KVCacheManager",
     "KVCacheSpec",
@@ -22,6 +35,7 @@ __all__ = [
     "Outputs",
     "RequestRecord",
     "Scheduler",
+    "ServerChannel",
     "StepRecord",
     "Tokenizer",
     "Transport",

@@ -1,0 +1,204 @@
+"""Child processes: a fresh interpreter that runs one function, says how it goes, and never outlives its parent.
+
+Not `multiprocessing`: the child does not import the parent's main script again, so an engine starts from a script
+without a main guard, from a notebook and from standard input alike; and nothing between the two is pickled.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from enginecore.errors import EngineCoreError
+
+_BOOTSTRAP = (
+    "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
+    "from enginecore.processes import run_child; run_child(job)"
+)
+_HEADER = 4
+_LONGEST_REPORT = 32 << 20
+WATCH_INTERVAL = 0.5
+"""Seconds between two looks at the parent."""
+
+
+class ChildProcess:
+    """A running child, as its parent sees it. Used by one thread at a time."""
+
+    def __init__(self, target: str, payload: Mapping[str, Any], *, title: str) -> None:
+        """Start it.
+
+        Args:
+            target: "module:function", called in the child with the payload and a `Parent`.
+            payload: Plain JSON-able data.
+            title: Shown in lists of processes.
+        """
+        reports, child_end = os.pipe()
+        self._reports = reports
+        self._buffer = bytearray()
+        self._ended = False
+        job = {"path": sys.path, "target": target, "payload": payload, "reports": child_end, "parent": os.getpid()}
+        try:
+            # a session of its own: Ctrl-C in the terminal is for the parent, which says what becomes of the child
+            self._popen = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-c", _BOOTSTRAP, title],
+                stdin=subprocess.PIPE,
+                stdout=_standard_error(),
+                pass_fds=(child_end,),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(reports)
+            raise
+        finally:
+            os.close(child_end)
+        os.set_blocking(reports, False)
+        if self._popen.stdin is not None:
+            with suppress(BrokenPipeError), self._popen.stdin as stdin:  # a child that dies at once: see `receive`
+                stdin.write(json.dumps(job).encode())
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its process group's and session's too."""
+        return self._popen.pid
+
+    @property
+    def exit_text(self) -> str:
+        """How it ended, for people; or that it runs."""
+        code = self._popen.poll()
+        if code is None:
+            return "is running"
+        if code < 0:
+            with suppress(ValueError):
+                return f"was killed by {signal.Signals(-code).name}"
+        return f"exited with code {code}"
+
+    def fileno(self) -> int:
+        """Readable when it has reported something or has ended."""
+        return self._reports
+
+    def receive(self, timeout: float) -> bytes | None:
+        """Its next report; None if none came within `timeout` seconds or it has ended.
+
+        Raises:
+            EngineCoreError: what it reports cannot be.
+        """
+        deadline = time.monotonic() + timeout
+        while (report := self._take_report()) is None and not self._ended:
+            if not select.select([self._reports], [], [], max(deadline - time.monotonic(), 0))[0]:
+                return None
+            self._read()
+        return report
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, or closed its end of the pipe because it is about to."""
+        if not self._ended:
+            self._read()
+        return self._ended
+
+    def terminate(self) -> None:
+        """Ask it to end, as SIGTERM does."""
+        if self._popen.poll() is None:
+            self._popen.terminate()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it ended within so many seconds."""
+        try:
+            self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it and its own children now, if need be, and let go of it. May be called more than once."""
+        if self._popen.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            self._popen.wait()
+        if self._reports >= 0:
+            os.close(self._reports)
+            self._reports, self._ended = -1, True
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._reports, 1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                self._ended = True
+                return
+            self._buffer += data
+
+    def _take_report(self) -> bytes | None:
+        if len(self._buffer) < _HEADER:
+            return None
+        size = int.from_bytes(self._buffer[:_HEADER], "big")
+        if size > _LONGEST_REPORT:
+            raise EngineCoreError(f"process {self.pid} reports {size} bytes: something else writes to its pipe")
+        if len(self._buffer) < _HEADER + size:
+            return None
+        report = bytes(self._buffer[_HEADER : _HEADER + size])
+        del self._buffer[: _HEADER + size]
+        return report
+
+
+class Parent:
+    """The parent, as its child sees it."""
+
+    def __init__(self, reports: int, pid: int) -> None:
+        self._reports = reports
+        self._pid = pid
+        self._lock = threading.Lock()
+
+    def report(self, data: bytes) -> None:
+        """Tell the parent. A parent that is gone is told nothing."""
+        with self._lock, suppress(BrokenPipeError):
+            view = memoryview(len(data).to_bytes(_HEADER, "big") + data)
+            while view:
+                view = view[os.write(self._reports, view) :]
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended."""
+        return os.getppid() != self._pid
+
+    def watch(self, when_gone: Callable[[], None]) -> None:
+        """Call `when_gone` on a thread of its own once the parent has ended, however that came."""
+
+        def wait() -> None:
+            while not self.is_gone:
+                time.sleep(WATCH_INTERVAL)
+            when_gone()
+
+        threading.Thread(target=wait, name="watch-parent", daemon=True).start()
+
+
+def run_child(job: Mapping[str, Any]) -> None:
+    """What a child does first and last."""
+    reports: int = job["reports"]
+    os.set_inheritable(reports, False)
+    # a process that this one forks must not keep the pipe open: its end is how the parent sees ours
+    os.register_at_fork(after_in_child=lambda: os.close(reports))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    module, _, function = job["target"].partition(":")
+    sys.exit(getattr(import_module(module), function)(job["payload"], Parent(reports, job["parent"])))
+
+
+def _standard_error() -> int:
+    """What the child prints must not mix with the parent's output, which may be read by a program."""
+    try:
+        os.fstat(2)
+    except OSError:
+        return subprocess.DEVNULL
+    return 2
