@@ -37,6 +37,10 @@ class EngineDeadError(EngineCoreError):
     """The engine core has failed; its `__cause__` is the reason. Every later call raises it too."""
 
 
+class RemoteError(EngineCoreError):
+    """What happened in another process: its traceback, as text. The `__cause__` of errors that came from there."""
+
+
 class StepError(EngineCoreError):
     """A step failed. Says what was scheduled by id and counts; never shows a prompt."""
 

@@ -118,6 +118,16 @@ class SchedulerStats(Message, kw_only=True):
     prefix_cache_hits: int = 0
 
 
+class LoopStats(Message, kw_only=True):
+    """What a busy loop's IO threads did since start, and how much of it while a step ran."""
+
+    num_steps: int = 0
+    num_received: int = 0
+    num_received_in_step: int = 0
+    num_sent: int = 0
+    num_sent_in_step: int = 0
+
+
 class EngineCoreOutputs(Message, kw_only=True):
     """One step's outputs for one client.
 

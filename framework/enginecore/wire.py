@@ -4,6 +4,7 @@ One msgspec struct per kind of message, told apart by an integer tag. The first 
 (NumPy's) follow as frames of their own, uncopied. Nothing is pickled: what has no plain form is refused by the sender.
 """
 
+import enum
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -95,21 +96,32 @@ class Idle(messages.Message, tag=4):
     num_added: int
 
 
+class Failure(enum.IntEnum):
+    """How a control call failed."""
+
+    INVALID = 0
+    """The call itself was wrong: no such utility, or wrong arguments."""
+    FAILED = 1
+    """The utility failed."""
+    DEAD = 2
+    """The engine core is dead."""
+
+
 class Reply(messages.Message, tag=5):
     """Answer to a `Call`.
 
     Attributes:
         call_id: Of the call.
         value: What it returned.
-        error: How it failed, if it did.
-        invalid: Whether the call itself was wrong: no such utility, or wrong arguments.
+        failure: What kind of failure it was, if it failed.
+        error: How it failed.
         traceback: Of the failure.
     """
 
     call_id: int
     value: Any = None
-    error: str | None = None
-    invalid: bool = False
+    failure: Failure | None = None
+    error: str = ""
     traceback: str = ""
 
 
@@ -164,7 +176,7 @@ def encode(message: ClientMessage | ServerMessage) -> list[Frame]:
 
         if isinstance(value, np.generic):
             return value.item()
-        frames.append(memoryview(np.ascontiguousarray(value).reshape(-1).view(np.uint8)))
+        frames.append(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
         return msgspec.msgpack.Ext(_ARRAY, _encoder.encode((value.dtype.str, value.shape, len(frames) - 1)))
 
     try:

@@ -1,0 +1,103 @@
+"""The synchronous client half for an engine core in another process."""
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from enginecore.client.connection import Connection, value_of
+from enginecore.errors import EngineDeadError
+from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
+from enginecore.wire import Abort, Bye, Reply, ServerMessage
+
+SHUT_DOWN = "the engine core was shut down"
+
+
+class ProcessClient:
+    """Fills `EngineCoreClient`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._due: deque[EngineCoreOutputs] = deque()
+        self._closing = threading.RLock()
+        self._closed = False
+        # whoever forgets to shut down leaves nothing behind, at the interpreter's exit neither
+        self._release = weakref.finalize(self, connection.close, SHUT_DOWN)
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._connection.info
+
+    @property
+    def client_index(self) -> int:
+        return self._connection.client_index
+
+    @property
+    def address(self) -> Mapping[str, Any]:
+        """Where the engine core is, for `attach_client` in other processes. Secret: whoever has it gets in."""
+        return self._connection.address
+
+    def add_request(self, request: EngineCoreRequest) -> None:
+        self._connection.add_request(request)
+
+    def abort_requests(self, request_ids: Iterable[str]) -> None:
+        self._connection.say(Abort(list(request_ids)))
+
+    def get_output(self) -> EngineCoreOutputs:
+        while not self._due:
+            message = self._connection.take()
+            if message is not None:
+                self._keep(message)
+            elif self._connection.is_idle:
+                return EngineCoreOutputs(idle=True)
+            else:
+                self._connection.wait(None)
+        return self._due.popleft()
+
+    def call_utility(self, name: str, *args: Any) -> Any:
+        call_id = self._connection.call(name, list(args))
+        while True:
+            reply = self._take_or_wait(None)
+            if reply is not None and reply.call_id == call_id:
+                return value_of(name, reply)
+
+    def shutdown(self) -> None:
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._leave()
+            finally:
+                self._release()
+
+    def _leave(self) -> None:
+        process = self._connection.process
+        if process is None:
+            self._connection.say(Bye())
+            return
+        process.terminate()
+        deadline = time.monotonic() + process.shutdown_time
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                self._take_or_wait(left)
+        except EngineDeadError:
+            process.wait()
+
+    def _take_or_wait(self, timeout: float | None) -> Reply | None:
+        """Take what has arrived; if nothing has, wait for it."""
+        message = self._connection.take()
+        if message is None:
+            self._connection.wait(timeout)
+            return None
+        return self._keep(message)
+
+    def _keep(self, message: ServerMessage) -> Reply | None:
+        """Keep a message for `get_output`, or return it if it is a reply."""
+        understood = self._connection.understand(message)
+        if isinstance(understood, Reply):
+            return understood
+        self._due.append(understood)
+        return None

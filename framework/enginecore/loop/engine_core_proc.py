@@ -1,0 +1,259 @@
+"""EngineCoreProc: the busy loop around an engine core, between two queues."""
+
+import itertools
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty
+
+from enginecore.clock import Clock
+from enginecore.errors import EngineDeadError, InvalidRequestError, UtilityError
+from enginecore.interfaces import EngineCoreApi
+from enginecore.loop.queues import Event, Failed, FromPeer, PeerGone, Queues, ToPeer, Unreadable, Wakeup
+from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
+from enginecore.wire import (
+    SCHEMA,
+    Abort,
+    Add,
+    Bye,
+    Call,
+    ClientMessage,
+    Dead,
+    Failure,
+    Hello,
+    Idle,
+    Outputs,
+    Refused,
+    Reply,
+    ServerMessage,
+    Welcome,
+)
+
+BRIEFLY = 0.001
+"""Seconds to leave to the IO threads when there is work but no forward pass ran."""
+
+
+MAX_TRACEBACK = 20_000
+"""Characters of a traceback that travel: its end, where the fault is."""
+
+
+@dataclass(slots=True)
+class FrontEnd:
+    """A client that said hello.
+
+    Attributes:
+        peer: Where it is.
+        index: Its client index.
+        num_added: Requests that it has sent.
+        num_told: How many of them it knows to be done.
+    """
+
+    peer: bytes
+    index: int
+    num_added: int = 0
+    num_told: int = 0
+
+
+class EngineCoreProc:
+    """Runs an engine core until it is told to stop: takes in what front ends say, steps, and puts what there is to say.
+
+    Knows neither sockets nor processes; all of it but `request_shutdown` runs on one thread.
+    """
+
+    def __init__(self, core: EngineCoreApi, queues: Queues, *, shutdown_timeout: float, clock: Clock) -> None:
+        """Running requests get `shutdown_timeout` seconds when the loop is told to stop."""
+        self._core = core
+        self._queues = queues
+        self._shutdown_timeout = shutdown_timeout
+        self._clock = clock
+        self._clients: dict[bytes, FrontEnd] = {}
+        self._by_index: dict[int, FrontEnd] = {}
+        self._indices = itertools.count()
+        self._shutdown_reason = ""
+        self._deadline: float | None = None  # of the shutdown, once there is one
+        self._patience = 0.0  # seconds to wait for input while there is work
+        core.register_failure_callback(lambda error: queues.inbox.put(Failed("the executor", error)))
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Dead:
+        """Run until told to stop or the engine core fails; every front end has been told the last word, which is
+        returned.
+        """
+        try:
+            self.run_busy_loop()
+            last = Dead(f"the engine core was shut down{self._shutdown_reason}")
+        except Exception as error:  # whatever it is, nobody may wait for an engine core that is gone
+            last = last_word(error)
+        for client in self._clients.values():
+            self._say(client, last)
+        return last
+
+    def run_busy_loop(self) -> None:
+        """Until the shutdown is done: take in what arrived, and step.
+
+        Raises:
+            EngineDeadError: the engine core, its executor or an IO thread has failed; `__cause__` says why.
+        """
+        while self._goes_on():
+            self._take_input()
+            self._step()
+
+    def request_shutdown(self, reason: str) -> None:
+        """Finish what runs within the shutdown timeout, and stop; when called again, stop at once. From any thread,
+        and from a signal handler.
+        """
+        again = self._deadline is not None
+        self._deadline = self._clock.now() + (0.0 if again else self._shutdown_timeout)
+        self._shutdown_reason = self._shutdown_reason or f": {reason}"
+        self._queues.inbox.put(Wakeup())
+
+    def _goes_on(self) -> bool:
+        if self._deadline is None:
+            return True
+        if self._core.has_unfinished_requests() and self._clock.now() < self._deadline:
+            return True
+        self._emit(self._core.finish_all(FinishReason.ABORT))
+        return False
+
+    # -- one round -------------------------------------------------------------------------------------------------
+
+    def _take_input(self) -> None:
+        """Handle all that has arrived; wait for it if there is nothing else to do."""
+        inbox = self._queues.inbox
+        with suppress(Empty):
+            self._handle(inbox.get(timeout=self._patience) if self._core.has_requests() else self._await_input())
+            while True:
+                self._handle(inbox.get_nowait())
+
+    def _await_input(self) -> Event:
+        if not self._core.has_unfinished_requests():
+            self._say_idle()
+        if self._deadline is None:
+            return self._queues.inbox.get()
+        return self._queues.inbox.get(timeout=max(self._deadline - self._clock.now(), 0.0))
+
+    def _step(self) -> None:
+        if not self._core.has_requests():
+            return
+        activity = self._queues.activity
+        activity.stepping = True
+        try:
+            outputs, forward_ran = self._core.advance()
+        finally:
+            activity.stepping = False
+        activity.stats.num_steps += 1
+        self._patience = 0.0 if forward_ran else BRIEFLY
+        self._emit(outputs)
+
+    def _emit(self, outputs: Mapping[int, EngineCoreOutputs]) -> None:
+        for index, due in outputs.items():
+            if client := self._by_index.get(index):
+                self._say(client, Outputs(due))
+
+    def _say_idle(self) -> None:
+        for client in self._clients.values():
+            if client.num_told != client.num_added:
+                client.num_told = client.num_added
+                self._say(client, Idle(client.num_added))
+
+    def _say(self, client: FrontEnd, message: ServerMessage) -> None:
+        self._queues.outbox.put(ToPeer(client.peer, message))
+
+    # -- what front ends say -----------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case FromPeer(peer, message):
+                self._hear(peer, message)
+            case Unreadable(peer, error):
+                self._hear_nonsense(peer, str(error), error.request_id, error.call_id)
+            case PeerGone(peer):
+                self._forget(peer)
+            case Failed(what, error):
+                raise EngineDeadError(f"{what} has failed: {type(error).__name__}: {error}") from error
+            case Wakeup():
+                pass
+
+    def _hear(self, peer: bytes, message: ClientMessage) -> None:
+        client = self._clients.get(peer)
+        match message:
+            case Hello(schema):
+                self._welcome(peer, schema)
+            case _ if client is None:
+                self._refuse(peer, "it did not say hello first")
+            case Add(request):
+                client.num_added += 1
+                request.client_index = client.index  # whatever the message says
+                self._add(client, request)
+            case Abort(request_ids):
+                self._core.abort_requests(request_ids)
+            case Call(call_id, name, args):
+                self._say(client, self._answer(call_id, name, args))
+            case Bye():
+                self._forget(peer)
+
+    def _welcome(self, peer: bytes, schema: str) -> None:
+        if schema != SCHEMA:
+            self._refuse(peer, f"it speaks message schema {schema!r} and the engine core {SCHEMA!r}: install the same "
+                         "version of enginecore on both sides")  # fmt: skip
+        elif peer in self._clients:
+            self._refuse(peer, "it said hello twice")
+        else:
+            client = FrontEnd(peer, next(self._indices))
+            self._clients[peer] = self._by_index[client.index] = client
+            self._say(client, Welcome(client.index, self._core.info))
+
+    def _add(self, client: FrontEnd, request: EngineCoreRequest) -> None:
+        try:
+            if self._deadline is not None:
+                raise InvalidRequestError(f"no new requests: the engine core shuts down{self._shutdown_reason}")
+            self._core.add_request(request)
+        except InvalidRequestError as error:
+            self._fail_request(client, request.request_id, str(error))
+
+    def _fail_request(self, client: FrontEnd, request_id: str, error: str) -> None:
+        last = EngineCoreOutput(request_id, [], FinishReason.ERROR, error=error)
+        self._say(client, Outputs(EngineCoreOutputs(outputs=[last], timestamp=self._clock.now())))
+
+    def _answer(self, call_id: int, name: str, args: list[object]) -> Reply:
+        try:
+            if self._deadline is not None:
+                raise InvalidRequestError(f"no utility {name!r}: the engine core shuts down{self._shutdown_reason}")
+            if name == "get_loop_stats" and not args:
+                return Reply(call_id, self._queues.activity.stats)
+            return Reply(call_id, self._core.call_utility(name, *args))
+        except InvalidRequestError as error:
+            return Reply(call_id, failure=Failure.INVALID, error=str(error))
+        except UtilityError as error:
+            return Reply(call_id, failure=Failure.FAILED, error=str(error), traceback=error.traceback)
+        except EngineDeadError as error:
+            return Reply(call_id, failure=Failure.DEAD, error=str(error))
+
+    def _hear_nonsense(self, peer: bytes, error: str, request_id: str | None, call_id: int | None) -> None:
+        """A message that cannot be read ends what it is about, or the talk with whoever sent it; nobody else."""
+        client = self._clients.get(peer)
+        if client is not None and request_id is not None:
+            client.num_added += 1
+            self._fail_request(client, request_id, f"the request is not valid: {error}")
+        elif client is not None and call_id is not None:
+            self._say(client, Reply(call_id, failure=Failure.INVALID, error=error))
+        else:
+            self._refuse(peer, f"it sent what cannot be read: {error}")
+
+    def _refuse(self, peer: bytes, why: str) -> None:
+        self._forget(peer)
+        self._queues.outbox.put(ToPeer(peer, Refused(f"the engine core does not talk to this front end: {why}")))
+
+    def _forget(self, peer: bytes) -> None:
+        if client := self._clients.pop(peer, None):
+            del self._by_index[client.index]
+            self._core.abort_client(client.index)
+
+
+def last_word(error: BaseException) -> Dead:
+    """What is said of a failure when the engine core ends by it."""
+    known = isinstance(error, EngineDeadError)
+    reason = str(error) if known else f"the engine core has failed: {type(error).__name__}: {error}"
+    return Dead(reason, "".join(traceback.format_exception(error))[-MAX_TRACEBACK:])

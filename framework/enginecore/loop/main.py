@@ -1,0 +1,184 @@
+"""What an engine core's process does from its first line to its last."""
+
+import gc
+import os
+import shutil
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from enginecore.clock import RealClock
+from enginecore.core import build_component, build_engine_core
+from enginecore.errors import EngineCoreError
+from enginecore.interfaces import ChannelTransport, EngineCoreApi, ServerChannel
+from enginecore.loop.engine_core_proc import MAX_TRACEBACK, EngineCoreProc
+from enginecore.loop.io_threads import InputThread, OutputThread
+from enginecore.loop.queues import Queues
+from enginecore.loop.reports import Ended, NotStarted, Report, Started
+from enginecore.plugin import TransportContext
+from enginecore.processes import Parent
+from enginecore.settings import Loaded, restore_settings
+
+LINGER = 2.0
+"""Seconds that last words get to leave."""
+EXIT_TIMEOUT = 7.0
+"""Seconds from the end of the busy loop to that of the process, whatever hangs."""
+SIGNAL_INTERVAL = 0.2
+"""Seconds after which a second signal of a kind is one of its own."""
+
+
+class Signals:
+    """SIGTERM and SIGINT: end the start-up, or shut down; never the default, which would leave children behind."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._act: Callable[[str], None] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._handle)
+
+    @contextmanager
+    def calling(self, act: Callable[[str], None]) -> Iterator[None]:
+        """Meanwhile a signal calls `act`; one that came before does so now."""
+        self._act = act
+        if self.received is not None:
+            act(self._reason(self.received))
+        try:
+            yield
+        finally:
+            self._act = self._ignore
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        first, self.received = self.received is None, signal.Signals(number)
+        if self._act is not None:
+            self._act(self._reason(self.received))
+        elif first:
+            raise SystemExit(128 + number)
+
+    def _ignore(self, reason: str) -> None:
+        """It is ending already."""
+
+    def _reason(self, number: signal.Signals) -> str:
+        return f"it received {number.name}"
+
+
+class Life:
+    """One process from start to end: whom it reports to, what ends it, what it leaves behind (nothing).
+
+    Attributes:
+        directory: For the transport's files.
+        signals: As handled.
+    """
+
+    def __init__(self, parent: Parent, directory: Path) -> None:
+        self.directory = directory
+        self.signals = Signals()
+        self._parent = parent
+
+    def report(self, report: Report) -> None:
+        """Tell the parent."""
+        self._parent.report(msgspec.msgpack.encode(report))
+
+    def clean_up(self) -> None:
+        """Remove the files."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def leave(self) -> None:
+        """End the process in the hard way."""
+        self.clean_up()
+        os._exit(1)
+
+    def end_within(self, seconds: float) -> None:
+        """Leave in the hard way if leaving in the proper one takes longer."""
+        timer = threading.Timer(seconds, self.leave)
+        timer.daemon = True
+        timer.start()
+
+    def leave_orphaned(self) -> None:
+        """The parent has ended without a word: nobody is left to serve."""
+        self.end_within(EXIT_TIMEOUT)
+        for _ in range(2):  # the second one cuts the draining short
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(SIGNAL_INTERVAL)
+
+
+def main(payload: Mapping[str, Any], parent: Parent) -> int:
+    """Build an engine core, serve until told to stop, release everything. Returns the exit code.
+
+    Args:
+        payload: "loaded": as of `Loaded.to_plain`; "directory": for the transport's files.
+        parent: Is told of the start, or why there is none, and of the end.
+    """
+    life = Life(parent, Path(payload["directory"]))
+    try:
+        loaded = restore_settings(payload["loaded"])
+        parent.watch(life.leave_orphaned)
+        return _serve(loaded, life)
+    except BaseException as error:
+        life.report(_not_started(error, life.signals))
+        raise SystemExit(error.code if isinstance(error, SystemExit) else 1) from None
+    finally:
+        life.clean_up()
+
+
+def _serve(loaded: Loaded, life: Life) -> int:
+    server = _transport(loaded).listen(life.directory)
+    try:
+        core = build_engine_core(loaded, RealClock())
+        try:
+            last = _run(core, server, loaded.settings.shutdown_timeout, life)
+        finally:
+            core.shutdown()
+    finally:
+        server.close(LINGER)
+    life.report(last)
+    return 1 if last.traceback else 0
+
+
+def _run(core: EngineCoreApi, server: ServerChannel, shutdown_timeout: float, life: Life) -> Ended:
+    """Serve; afterwards no thread uses the server any more."""
+    queues = Queues()
+    proc = EngineCoreProc(core, queues, shutdown_timeout=shutdown_timeout, clock=RealClock())
+    receiving, sending = InputThread(server, core, queues), OutputThread(server, core, queues)
+    receiving.start()
+    sending.start()
+    with life.signals.calling(proc.request_shutdown):
+        gc.collect()
+        gc.freeze()  # what start-up made stays; no collection need look at it again
+        life.report(Started(dict(server.address)))
+        last = proc.run()
+    ended = Ended(last.reason, last.traceback)
+    life.end_within(EXIT_TIMEOUT)
+    if not (sending.stop(LINGER) and receiving.stop(LINGER)):
+        life.report(ended)
+        life.leave()  # a thread that hangs in the transport must not see it closed
+    return ended
+
+
+def _transport(loaded: Loaded) -> ChannelTransport:
+    choice = loaded.settings.component("transport")
+    context = TransportContext(
+        start_engine_core=lambda: build_engine_core(loaded, RealClock()),
+        clock=RealClock(),
+        shutdown_timeout=loaded.settings.shutdown_timeout,
+    )
+    transport: ChannelTransport = build_component(
+        loaded.registry.get("transport", choice.name), choice.settings, context
+    )
+    return transport
+
+
+def _not_started(error: BaseException, signals: Signals) -> NotStarted:
+    if signals.received is not None:
+        return NotStarted("EngineCoreError", f"the engine core received {signals.received.name} before it was ready")
+    text = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
+    if isinstance(error, EngineCoreError):
+        return NotStarted(type(error).__name__, str(error), text)
+    return NotStarted("EngineCoreError", f"the engine core did not start: {type(error).__name__}: {error}", text)
