@@ -11,7 +11,7 @@ from enginecore.client.connection import Connection, value_of
 from enginecore.client.process_client import SHUT_DOWN
 from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Abort, Bye, Reply
+from enginecore.wire import Abort, Bye, Reply, Shutdown
 
 
 class AsyncProcessClient:
@@ -36,6 +36,11 @@ class AsyncProcessClient:
     def address(self) -> Mapping[str, Any]:
         """As in `ProcessClient`."""
         return self._connection.address
+
+    @property
+    def engine_core_pid(self) -> int | None:
+        """Process id of the engine core, for the client that started it."""
+        return None if self._connection.process is None else self._connection.process.pid
 
     @property
     def failure(self) -> EngineDeadError | None:
@@ -73,12 +78,12 @@ class AsyncProcessClient:
     async def drain(self) -> None:
         process = self._connection.process
         if process is not None and not self._closed:
-            process.terminate()
+            self._connection.say(Shutdown())
             await asyncio.to_thread(process.wait)
 
     def shutdown(self) -> None:
         with self._closing:
-            if self._closed:
+            if self._closed or self._connection.is_forked:
                 return
             self._closed = True
             try:
@@ -91,7 +96,7 @@ class AsyncProcessClient:
         if process is None:
             self._connection.say(Bye())
             return
-        process.terminate()
+        self._connection.say(Shutdown())
         process.wait()
 
     async def _readable(self) -> None:

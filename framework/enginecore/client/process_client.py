@@ -10,7 +10,7 @@ from typing import Any
 from enginecore.client.connection import Connection, value_of
 from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Abort, Bye, Reply, ServerMessage
+from enginecore.wire import Abort, Bye, Reply, ServerMessage, Shutdown
 
 SHUT_DOWN = "the engine core was shut down"
 
@@ -39,6 +39,11 @@ class ProcessClient:
         """Where the engine core is, for `attach_client` in other processes. Secret: whoever has it gets in."""
         return self._connection.address
 
+    @property
+    def engine_core_pid(self) -> int | None:
+        """Process id of the engine core, for the client that started it."""
+        return None if self._connection.process is None else self._connection.process.pid
+
     def add_request(self, request: EngineCoreRequest) -> None:
         self._connection.add_request(request)
 
@@ -65,7 +70,7 @@ class ProcessClient:
 
     def shutdown(self) -> None:
         with self._closing:
-            if self._closed:
+            if self._closed or self._connection.is_forked:
                 return
             self._closed = True
             try:
@@ -78,7 +83,7 @@ class ProcessClient:
         if process is None:
             self._connection.say(Bye())
             return
-        process.terminate()
+        self._connection.say(Shutdown())
         deadline = time.monotonic() + process.shutdown_time
         try:
             while (left := deadline - time.monotonic()) > 0:
