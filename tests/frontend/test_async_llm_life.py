@@ -168,9 +168,11 @@ def test_streams_of_an_event_loop_that_was_cut_off_are_aborted_by_the_next_one()
     streams = [llm.generate("Hi", LONG, f"old-{n}") for n in range(2)]
     loop = asyncio.new_event_loop()
     loop.run_until_complete(anext(streams[0]))
+    client.paused = True
     waiting = loop.create_task(anext(streams[1]))
-    loop.run_until_complete(until(lambda: len(client.core.requests) == 2))
+    loop.run_until_complete(until(lambda: len(client.core.requests) == 2 and client.is_waiting))
     loop.close()
+    client.paused = False
     assert pieces(asyncio.run(read(llm, request_id="old-0", max_tokens=2))) == ["a", "b"]
     del waiting
     gc.collect()
@@ -214,7 +216,9 @@ def test_a_second_event_loop_at_the_same_time_is_refused():
     async def main():
         stream = llm.generate("Hi", LONG, "a", output_kind=DELTA)
         await anext(stream)
+        (reader,) = readers()
         await asyncio.to_thread(other_thread)
+        assert not reader.cancelling()
         rest = [output async for output in stream]
         return rest[-1]
 
@@ -410,6 +414,7 @@ def test_a_request_that_is_added_after_the_idle_note_is_not_lost():
 
 def test_leaving_async_with_ends_open_streams_with_reason_abort():
     llm, client = make()
+    client.keeps_last_outputs = False
 
     async def main():
         async with llm:
@@ -459,7 +464,7 @@ def test_a_client_that_forgets_its_reader_at_shutdown_leaves_no_stream_waiting()
     async def main():
         client.paused = True
         task = asyncio.create_task(read(llm))
-        await until(lambda: client.core.requests)
+        await until(lambda: client.core.requests and client.is_waiting)
         client.look = lambda: None
         llm.shutdown()
         return await asyncio.gather(task, return_exceptions=True)
@@ -483,7 +488,7 @@ def test_shutdown_in_another_thread_while_streams_are_read():
     async def main():
         client.paused = True
         task = asyncio.create_task(read(llm))
-        await until(lambda: client.core.requests)
+        await until(lambda: client.core.requests and client.is_waiting)
         client.look = lambda: None
         thread = threading.Thread(target=llm.shutdown)
         thread.start()
