@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from enginecore.wire import ClientMessage, Frame, ServerMessage, decode_server_message, encode
+from enginecore.wire import ClientMessage, Frame, ServerMessage, decode_client_message, decode_server_message, encode
 
 
 class MemoryServer:
@@ -19,6 +19,7 @@ class MemoryServer:
     def __init__(self) -> None:
         self.address: dict[str, Any] = {}
         self.sent: defaultdict[bytes, SimpleQueue[ServerMessage]] = defaultdict(SimpleQueue)
+        self.channels: dict[bytes, MemoryChannel] = {}
         self.on_receive: Callable[[], None] = lambda: None
         self.on_send: Callable[[bytes, Sequence[Frame]], None] = lambda peer, frames: None
         self._arrived: deque[tuple[bytes, Sequence[Frame] | None]] = deque()
@@ -29,17 +30,25 @@ class MemoryServer:
     def fileno(self) -> int:
         return self._signal
 
+    def connect(self, peer: bytes) -> "MemoryChannel":
+        """A front end's end, instead of the queue in `sent`."""
+        self.channels[peer] = MemoryChannel(self, peer)
+        return self.channels[peer]
+
     def deliver(self, peer: bytes, *messages: ClientMessage | bytes | None) -> None:
         """As if `peer` had sent them. Bytes are sent as they are; None: it is gone."""
+        for message in messages:
+            match message:
+                case None:
+                    self.arrive(peer, None)
+                case bytes():
+                    self.arrive(peer, [message])
+                case _:
+                    self.arrive(peer, encode(message))
+
+    def arrive(self, peer: bytes, frames: Sequence[Frame] | None) -> None:
         with self._changed:
-            for message in messages:
-                match message:
-                    case None:
-                        self._arrived.append((peer, None))
-                    case bytes():
-                        self._arrived.append((peer, [message]))
-                    case _:
-                        self._arrived.append((peer, encode(message)))
+            self._arrived.append((peer, frames))
             self._all_taken = False
         os.eventfd_write(self._signal, 1)
 
@@ -63,7 +72,57 @@ class MemoryServer:
 
     def send(self, peer: bytes, frames: Sequence[Frame]) -> None:
         self.on_send(peer, frames)
-        self.sent[peer].put(decode_server_message(frames))
+        if peer in self.channels:
+            self.channels[peer].put(frames)
+        else:
+            self.sent[peer].put(decode_server_message(frames))
 
     def close(self, linger: float = 0.0) -> None:
         os.close(self._signal)
+
+
+class MemoryChannel:
+    """Fills `Channel`. What is put into it is received; None: the engine core's end is gone."""
+
+    def __init__(self, server: MemoryServer | None = None, peer: bytes = b"") -> None:
+        self.sent: list[ClientMessage] = []
+        self.closed = False
+        self._server = server
+        self._peer = peer
+        self._arrived: deque[Sequence[Frame] | None] = deque()
+        self._signal = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def put(self, frames: Sequence[Frame] | None) -> None:
+        self._arrived.append(frames)
+        os.eventfd_write(self._signal, 1)
+
+    def say(self, *messages: ServerMessage) -> None:
+        for message in messages:
+            self.put(encode(message))
+
+    def fileno(self) -> int:
+        return self._signal
+
+    def receive(self) -> Sequence[Frame] | None:
+        if not self._arrived:
+            try:
+                os.eventfd_read(self._signal)
+            except BlockingIOError:
+                pass
+            if not self._arrived:
+                return None
+        frames = self._arrived.popleft()
+        if frames is None:
+            self.put(None)
+            raise ConnectionError("the other end is gone")
+        return frames
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        self.sent.append(decode_client_message(frames))
+        if self._server:
+            self._server.arrive(self._peer, frames)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._signal)

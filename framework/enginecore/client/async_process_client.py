@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from enginecore.client.connection import Connection, value_of
+from enginecore.client.connection import Connection, renewed, value_of
 from enginecore.client.process_client import SHUT_DOWN
 from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 from enginecore.wire import Abort, Bye, Reply, Shutdown
+
+CANNOT_BE_TOLD = (asyncio.InvalidStateError, RuntimeError)
+"""Of a future: it is done, as when it was cancelled, or its event loop is closed."""
 
 
 class AsyncProcessClient:
@@ -64,8 +67,9 @@ class AsyncProcessClient:
                 return understood
             if understood is None:
                 await self._readable()
-            elif (call := self._calls.get(understood.call_id)) is not None and not call.done():
-                call.set_result(understood)
+            elif (call := self._calls.get(understood.call_id)) is not None:
+                with suppress(*CANNOT_BE_TOLD):
+                    call.set_result(understood)
 
     async def call_utility(self, name: str, *args: Any) -> Any:
         call_id = self._connection.call(name, list(args))
@@ -97,7 +101,8 @@ class AsyncProcessClient:
             self._connection.say(Bye())
             return
         self._connection.say(Shutdown())
-        process.wait()
+        if self._connection.hear_out(process.shutdown_time):
+            process.wait()
 
     async def _readable(self) -> None:
         """Until the connection may have something."""
@@ -119,5 +124,5 @@ class AsyncProcessClient:
 
     def _fail_calls(self, error: EngineDeadError) -> None:
         for call in self._calls.values():
-            with suppress(asyncio.InvalidStateError):
-                call.set_exception(error)
+            with suppress(*CANNOT_BE_TOLD):
+                call.set_exception(renewed(error))

@@ -183,6 +183,22 @@ class Connection:
             return
         self._failure = process.failure()
 
+    def hear_out(self, timeout: float) -> bool:
+        """Whether the engine core ended within so many seconds. What it says meanwhile is kept for `take`."""
+        heard: list[ServerMessage] = []
+        deadline = time.monotonic() + timeout
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                if (message := self.take()) is None:
+                    self.wait(left)
+                else:
+                    heard.append(message)
+        except EngineDeadError:
+            return True
+        finally:
+            self._backlog.extendleft(reversed(heard))
+        return False
+
     def understand(self, message: ServerMessage) -> EngineCoreOutputs | Reply:
         """What a message means to a client that has said hello.
 

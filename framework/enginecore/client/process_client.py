@@ -1,14 +1,12 @@
 """The synchronous client half for an engine core in another process."""
 
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from enginecore.client.connection import Connection, value_of
-from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 from enginecore.wire import Abort, Bye, Reply, ServerMessage, Shutdown
 
@@ -64,8 +62,10 @@ class ProcessClient:
     def call_utility(self, name: str, *args: Any) -> Any:
         call_id = self._connection.call(name, list(args))
         while True:
-            reply = self._take_or_wait(None)
-            if reply is not None and reply.call_id == call_id:
+            message = self._connection.take()
+            if message is None:
+                self._connection.wait(None)
+            elif (reply := self._keep(message)) is not None and reply.call_id == call_id:
                 return value_of(name, reply)
 
     def shutdown(self) -> None:
@@ -84,25 +84,14 @@ class ProcessClient:
             self._connection.say(Bye())
             return
         self._connection.say(Shutdown())
-        deadline = time.monotonic() + process.shutdown_time
-        try:
-            while (left := deadline - time.monotonic()) > 0:
-                self._take_or_wait(left)
-        except EngineDeadError:
+        if self._connection.hear_out(process.shutdown_time):
             process.wait()
-
-    def _take_or_wait(self, timeout: float | None) -> Reply | None:
-        """Take what has arrived; if nothing has, wait for it."""
-        message = self._connection.take()
-        if message is None:
-            self._connection.wait(timeout)
-            return None
-        return self._keep(message)
 
     def _keep(self, message: ServerMessage) -> Reply | None:
         """Keep a message for `get_output`, or return it if it is a reply."""
         understood = self._connection.understand(message)
         if isinstance(understood, Reply):
             return understood
-        self._due.append(understood)
+        if not understood.idle:  # that one is true now, and may not be when it is asked for
+            self._due.append(understood)
         return None
