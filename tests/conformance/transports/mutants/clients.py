@@ -148,6 +148,7 @@ class NeverIdle(Transport):
 
 class ForgetsAborts(Transport):
     caught_by = "aborted_requests_are_forgotten"
+    limits = 1.0, 1.5
 
     class client(Client):
         def abort_requests(self, request_ids):
