@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,12 @@ from tests.frontend.async_llms import kept
 
 DELTA, FINAL_ONLY = RequestOutputKind.DELTA, RequestOutputKind.FINAL_ONLY
 PROMPTS = [[7] * 40, [1, 2, 3], [*range(60)], [9]]
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256}},
     "debug": {"check_invariants": True},
     "num_kv_blocks": 64,
 }
-SLOW = {"executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256, "step_time": 0.01}}}
+SLOW: dict[str, Any] = {"executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256, "step_time": 0.01}}}
 
 
 def make(**settings):

@@ -20,9 +20,9 @@ from enginecore.messages import EngineCoreOutput
 
 logger = logging.getLogger(__name__)
 
-TURN = 512
-"""Outputs that are processed before others on the event loop get their turn: about a millisecond. If more arrives than
-consumers can take, each of them finds several steps' news merged.
+TURN = 1024
+"""Outputs that are processed before others on the event loop get their turn: one or two milliseconds. Where more
+arrives than consumers can take, each of them then finds several steps' news in one output.
 """
 
 
