@@ -46,7 +46,7 @@ class ChannelBench(Background):
         self._servers: list[ServerChannel] = []
         self._channels: list[Channel] = []
         self._children: list[ChildProcess] = []
-        self._early: defaultdict[int, deque[Received]] = defaultdict(deque)  # what came while it was attended
+        self._early: defaultdict[int, deque[Received]] = defaultdict(deque)  # by id: what came while one was attended
         self.transport = self.make_transport()
 
     # -- putting up --------------------------------------------------------------------------------
