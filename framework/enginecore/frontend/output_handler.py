@@ -138,8 +138,8 @@ class OutputHandler:
             current = None
         if self._loop is not None and self._loop is not current and self._loop.is_running():
             raise EngineCoreError(
-                "this AsyncLLM is in use by an event loop that runs in another thread: use it from there "
-                "(asyncio.run_coroutine_threadsafe), or attach an AsyncLLM of its own for this thread"
+                "this AsyncLLM is in use by an event loop that runs in another thread: use it there, for example by "
+                "asyncio.run_coroutine_threadsafe"
             )
 
     def _leave_loop(self) -> None:
