@@ -26,7 +26,7 @@ SLOW: dict[str, Any] = {
 }
 
 
-def make(**settings):
+def make(**settings) -> Any:
     return AsyncLLM(**{**SETTINGS, **settings})
 
 
@@ -129,13 +129,15 @@ def test_a_pause_holds_requests_and_a_resume_lets_them_go():
 
 
 def test_a_refusal_and_a_wrong_call_cost_nobody_else_anything():
+    maybe: Any = "maybe"
+
     async def main():
         async with make(**SLOW) as llm:
             task = asyncio.create_task(token_ids(llm, [1], max_tokens=20))
             with pytest.raises(InvalidRequestError):
                 await token_ids(llm, [100])
             with pytest.raises(InvalidRequestError):
-                await llm.reset_prefix_cache("maybe")
+                await llm.reset_prefix_cache(maybe)
             return await task
 
     assert len(asyncio.run(main())) == 20
