@@ -73,10 +73,10 @@ class OutputHandler:
         """End requests: their streams end with reason "abort"."""
         self._refuse_second_loop()
         aborted = self._output_processor.abort_requests(request_ids)
-        self._announce(aborted.states)
         if aborted.core_ids_to_abort:
             with suppress(EngineCoreError):
                 self._client.abort_requests(aborted.core_ids_to_abort)
+        self._announce(aborted.states)
 
     async def call_utility(self, name: str, *args: Any) -> Any:
         """A control call; returns its value.
