@@ -108,7 +108,8 @@ class ChannelBench(Background):
     def pair(self) -> tuple[ServerChannel, Channel, bytes]:
         """An engine core's end, and one front end's that has said hello."""
         server = self.listen()
-        return server, *self.join(server)
+        channel, peer = self.join(server)
+        return server, channel, peer
 
     def child(self, job: str, **payload: Any) -> ChildProcess:
         """A process that does one of the jobs in `child`."""
