@@ -4,7 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("startup.py", "scheduler_overhead.py", "kv_cache.py", "transports.py", "frontend_throughput.py", "throughput.py")
+SCRIPTS = (
+    "startup.py",
+    "scheduler_overhead.py",
+    "kv_cache.py",
+    "transports.py",
+    "frontend_throughput.py",
+    "throughput.py",
+)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ async def last_reason(stream):
 
 
 def test_a_stream_of_a_closed_loop_can_be_aborted_and_holds_nobody_up():
-    llm = AsyncLLM.from_loaded(load(**SLOW))
+    llm: Any = AsyncLLM.from_loaded(load(**SLOW))
     loop = asyncio.new_event_loop()
     old = llm.generate([1], PARAMS, "old")
     loop.run_until_complete(anext(old))
@@ -55,7 +56,7 @@ def test_a_stream_of_a_closed_loop_can_be_aborted_and_holds_nobody_up():
 
     asyncio.run(main())
     llm.shutdown()
-    waiting._log_destroy_pending = False
+    waiting._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def test_drains_at_the_same_time_let_all_finish():
@@ -157,11 +158,11 @@ def test_a_path_object_on_the_path_is_left_out_as_imports_do(monkeypatch):
 
 def test_an_address_that_is_none():
     with pytest.raises(ConfigurationError, match=r"address must be what `address` of a client gave.*got \[1\]"):
-        attach_client(load(), [1])
+        attach_client(load(), [1])  # type: ignore[arg-type]
 
 
 def test_ctrl_c_twice_while_a_hung_core_is_shut_down_leaves_no_core():
-    client = make_client(load())
+    client: Any = make_client(load())
     pid = client.engine_core_pid
     os.kill(pid, signal.SIGSTOP)
     for delay in (0.3, 0.6):
