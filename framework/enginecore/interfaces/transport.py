@@ -285,9 +285,11 @@ class ChannelTransport(Protocol):
         ...
 
     def open(self, address: Mapping[str, Any], timeout: float) -> Channel:
-        """A front end's end of the line to `address`, ready to send and receive.
+        """A front end's end of the line to `address`, ready to send and receive. The other end may need to be in
+        `receive` meanwhile, to let it in.
 
         Raises:
+            ConfigurationError: this is no address of this transport.
             ConnectionError: nobody answers there within `timeout` seconds.
         """
         ...
