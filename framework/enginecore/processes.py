@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -32,13 +32,14 @@ WATCH_INTERVAL = 0.5
 class ChildProcess:
     """A running child, as its parent sees it. Used by one thread at a time."""
 
-    def __init__(self, target: str, payload: Mapping[str, Any], *, title: str) -> None:
+    def __init__(self, target: str, payload: Mapping[str, Any], *, title: str, fds: Sequence[int] = ()) -> None:
         """Start it.
 
         Args:
             target: "module:function", called in the child with the payload and a `Parent`.
             payload: Plain JSON-able data.
             title: Shown in lists of processes.
+            fds: File descriptors that it gets under the same numbers, and no other child does.
         """
         reports, child_end = os.pipe()
         self._reports = reports
@@ -51,7 +52,7 @@ class ChildProcess:
                 [sys.executable, "-X", "faulthandler", "-c", _BOOTSTRAP, title],
                 stdin=subprocess.PIPE,
                 stdout=_standard_error(),
-                pass_fds=(child_end,),
+                pass_fds=(child_end, *fds),
                 start_new_session=True,
             )
         except BaseException:

@@ -33,6 +33,28 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda", int(index or 0))
 
 
+def device_of_rank(name: str, rank: int, num_ranks: int) -> torch.device:
+    """The device of one of several ranks: the CPU for all of them, or a CUDA device for each.
+
+    Raises:
+        ConfigurationError: there are too few, or one was named for all.
+    """
+    first = resolve_device(name)
+    if first.type == "cpu" or num_ranks == 1:
+        return first
+    if ":" in name:
+        raise ConfigurationError(
+            f'device = "{name}" is one device, and each of {num_ranks} ranks needs its own: set device = "cuda", and '
+            "choose devices by CUDA_VISIBLE_DEVICES"
+        )
+    if (count := torch.cuda.device_count()) < num_ranks:
+        raise ConfigurationError(
+            f"tensor_parallel_size x pipeline_parallel_size = {num_ranks} needs as many CUDA devices, and torch sees "
+            f'{count}: lower one of them, or set device = "cpu"'
+        )
+    return torch.device("cuda", rank)
+
+
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     """The dtype of this name; "auto" is bfloat16 where the hardware multiplies it natively, else float32.
 

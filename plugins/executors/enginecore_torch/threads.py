@@ -34,8 +34,17 @@ def choose_num_threads(asked: int | None, *, executor: str, num_processes: int =
 
 def count_free_cpus() -> tuple[int, int]:
     """CPUs that are mostly idle now, and CPUs that this process may use, one per physical core."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    allowed, usable = _allowed_cpus(), count_usable_cpus()
     busy = psutil.cpu_percent(interval=SAMPLE_SECONDS, percpu=True)
     num_busy = sum(percent > 50 for cpu, percent in enumerate(busy) if cpu in allowed)
-    usable = min(psutil.cpu_count(logical=False) or len(allowed), len(allowed))
     return max(usable - num_busy, 0), usable
+
+
+def count_usable_cpus() -> int:
+    """CPUs that this process may use, one per physical core."""
+    allowed = _allowed_cpus()
+    return min(psutil.cpu_count(logical=False) or len(allowed), len(allowed))
+
+
+def _allowed_cpus() -> set[int]:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))

@@ -1,0 +1,345 @@
+"""Worker processes and the one thread that listens to them. Free of torch; knows no models."""
+
+import itertools
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from enginecore.errors import EngineCoreError, EngineDeadError
+from enginecore.messages import ModelRunnerOutput, SchedulerOutput
+from enginecore.processes import ChildProcess
+from enginecore_torch.control import (
+    Answer,
+    CallFailed,
+    ExecutorEnd,
+    Failed,
+    Order,
+    Ready,
+    Result,
+    Step,
+    StepDone,
+    encode,
+    remote_error,
+)
+
+TICK = 0.5
+"""Seconds between two looks at the clock."""
+GRACE = 0.25
+"""Seconds that other ranks get to say what went wrong before the first that complained is believed."""
+EXIT_TIMEOUT = 1.0
+"""Seconds that workers get to end by themselves."""
+JOIN_TIMEOUT = 10.0
+"""Seconds after which a shutdown returns, whatever hangs."""
+
+
+class Worker:
+    """One rank's process, as the executor sees it."""
+
+    def __init__(self, target: str, payload: Mapping[str, Any], rank: int) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            payload = {**payload, "rank": rank, "fd": theirs.fileno()}
+            title = f"enginecore-rank-{rank}"
+            self.process = ChildProcess(target, payload, title=title, fds=[theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self.rank = rank
+        self.end = ExecutorEnd(ours)
+        self.ready: Ready | None = None
+        self.report: Failed | None = None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"rank {self.rank} (process {self.process.pid})"
+
+
+class _Call:
+    """An order that every rank answers.
+
+    Attributes:
+        future: Of the values in order of rank.
+        values: What ranks have said so far.
+    """
+
+    def __init__(self) -> None:
+        self.future: Future[list[Any]] = Future()
+        self.values: dict[int, Any] = {}
+
+
+class WorkerGroup:
+    """All ranks. If one fails, all are ended, and everybody who waits gets its error.
+
+    Attributes:
+        directory: Private to this group; gone with it.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        payload: Mapping[str, Any],
+        num_ranks: int,
+        *,
+        step_timeout: float,
+        heard: Callable[[ModelRunnerOutput], None],
+    ) -> None:
+        """Start the processes.
+
+        Args:
+            target: "module:function" that a worker runs.
+            payload: Plain data for all of them; each gets its "rank", its socket "fd" and the "directory" besides.
+            num_ranks: How many.
+            step_timeout: Seconds after which a step has failed.
+            heard: Called with each step's output before whoever waits for it is woken, on a thread of its own.
+        """
+        self._step_timeout, self._heard = step_timeout, heard
+        self._sending = threading.Lock()  # so that orders leave in the same order to all ranks
+        self._lock = threading.Lock()  # guards what follows; never held while anything waits
+        self._steps: dict[int, Future[ModelRunnerOutput | None]] = {}
+        self._calls: dict[int, _Call] = {}
+        self._numbers = itertools.count()
+        self._failure: BaseException | None = None
+        self._callbacks: list[Callable[[BaseException], None]] = []
+        self._closing = False
+        self._progress = time.monotonic()  # when the oldest step began, as far as can be seen from here
+        self._verdict_at: float | None = None
+        self._ready: Future[list[Ready]] = Future()
+        self._workers: list[Worker] = []
+        self._wake, self._woken = socket.socketpair()
+        self.directory = Path(tempfile.mkdtemp(prefix="ec-ranks-"))
+        try:
+            payload = {**payload, "directory": str(self.directory)}
+            for rank in range(num_ranks):
+                self._workers.append(Worker(target, payload, rank))
+            self._thread = threading.Thread(target=self._watch, name="watch-workers", daemon=True)
+            self._thread.start()
+        except BaseException:
+            self._end_workers(0.0)
+            raise
+
+    # -- for the executor, from any thread -------------------------------------------------------------------------
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids in order of rank."""
+        return [worker.process.pid for worker in self._workers]
+
+    def await_ready(self, timeout: float) -> list[Ready]:
+        """What each rank says once it is loaded, in order.
+
+        Raises:
+            EngineCoreError: one cannot be loaded: what it met; or not in time.
+        """
+        try:
+            return self._ready.result(timeout)
+        except FutureTimeout:
+            late = [worker.name for worker in self._workers if worker.ready is None]
+            raise EngineCoreError(
+                f"{', '.join(late)} did not load the model within startup_timeout = {timeout:g} seconds; if it needs "
+                "longer, raise executor.multiproc.startup_timeout"
+            ) from None
+
+    def send_step(self, plan: SchedulerOutput, told: list[tuple[int, list[int]]]) -> "Future[ModelRunnerOutput | None]":
+        """Have all ranks run a step."""
+        future: Future[ModelRunnerOutput | None] = Future()
+
+        def expect(number: int) -> None:
+            if not self._steps:
+                self._progress = time.monotonic()
+            self._steps[number] = future
+
+        self._send(lambda number: Step(number, plan, told), expect)
+        return future
+
+    def send(self, order: Callable[[int], Order]) -> "Future[list[Any]]":
+        """Send an order, made from its number, to all ranks. The future gives their answers, in order of rank."""
+        call = _Call()
+        self._send(order, lambda number: self._calls.update({number: call}))
+        return call.future
+
+    def _send(self, order: Callable[[int], Order], expect: Callable[[int], None]) -> None:
+        with self._sending:
+            number = next(self._numbers)
+            data = encode(order(number))
+            with self._lock:
+                self.check()
+                expect(number)
+            for worker in self._workers:
+                with suppress(OSError):  # it has gone: the listener learns why
+                    worker.end.send(data)
+
+    def check(self) -> None:
+        """Return if orders can be followed.
+
+        Raises:
+            EngineDeadError: they cannot; says why.
+        """
+        if self._failure is not None:
+            raise EngineDeadError(f"the executor has failed: {self._failure}") from self._failure
+        if self._closing:
+            raise EngineDeadError("the executor was shut down")
+
+    def call_on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Call it once when a rank fails; at once if one has."""
+        with self._lock:
+            if self._failure is None:
+                self._callbacks.append(callback)
+                return
+        callback(self._failure)
+
+    def shutdown(self) -> None:
+        """End all ranks and release everything. May be called more than once, from any thread."""
+        with self._lock:
+            self._closing = True
+            self._callbacks.clear()
+        with suppress(OSError):
+            self._wake.send(b"x")
+        if threading.current_thread() is not self._thread and not sys.is_finalizing():
+            self._thread.join(JOIN_TIMEOUT)
+
+    # -- on the listening thread -----------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._woken, selectors.EVENT_READ, None)
+                for worker in self._workers:
+                    selector.register(worker.end, selectors.EVENT_READ, worker)
+                    selector.register(worker.process, selectors.EVENT_READ, worker)
+                self._listen(selector)
+        except Exception as error:  # whatever it is, nobody may wait for ever
+            self._fail(error)
+        finally:
+            self._resolve_all(self._failure or EngineDeadError("the executor was shut down"))
+            self._end_workers(EXIT_TIMEOUT if self._failure is None else 0.0)
+
+    def _listen(self, selector: selectors.BaseSelector) -> None:
+        """Until the first failure, or shutdown."""
+        while not self._closing and self._failure is None:
+            patience = TICK if self._verdict_at is None else max(self._verdict_at - time.monotonic(), 0.0)
+            for worker in {key.data for key, _ in selector.select(patience)} - {None}:
+                self._hear(worker)
+            self._look_at_the_clock()
+
+    def _hear(self, worker: Worker) -> None:
+        ended = worker.process.has_ended  # before the last answers are read
+        for answer in worker.end.receive():
+            self._take(worker, answer)
+        if ended and worker.report is None:
+            worker.process.wait(EXIT_TIMEOUT)
+            when = "" if worker.ready else " before it was ready; what it printed says more"
+            self._fail(EngineDeadError(f"{worker.name} {worker.process.exit_text}{when}"))
+
+    def _take(self, worker: Worker, answer: Answer) -> None:
+        match answer:
+            case Ready():
+                worker.ready = answer
+                if all(worker.ready for worker in self._workers):
+                    self._ready.set_result([worker.ready for worker in self._workers if worker.ready])
+            case StepDone(number, output):
+                with self._lock:
+                    self._progress = time.monotonic()
+                    future = self._steps.pop(number, None)
+                self._heard(output)
+                if future is not None:
+                    _set_result(future, output)
+            case Result(number, value):
+                self._settle(worker.rank, number, value)
+            case CallFailed(number):
+                with self._lock:
+                    call = self._calls.pop(number, None)
+                if call is not None:
+                    _set_exception(call.future, remote_error(worker.rank, answer))
+            case Failed():
+                # its peers fail with it, and one that died says nothing: the first cause is the one that counts
+                worker.report = answer
+                self._verdict_at = self._verdict_at or time.monotonic() + GRACE
+
+    def _settle(self, rank: int, number: int, value: Any) -> None:
+        with self._lock:
+            call = self._calls.get(number)
+            if call is None:  # another rank has failed it
+                return
+            call.values[rank] = value
+            if len(call.values) < len(self._workers):
+                return
+            del self._calls[number]
+        _set_result(call.future, [call.values[rank] for rank in sorted(call.values)])
+
+    def _look_at_the_clock(self) -> None:
+        now = time.monotonic()
+        if self._verdict_at is not None and now >= self._verdict_at:
+            reports = [(w.report.when, w.rank, w.report) for w in self._workers if w.report is not None]
+            _, rank, report = min(reports, key=lambda entry: entry[:2])
+            self._fail(remote_error(rank, report))
+        elif self._steps and now >= self._progress + self._step_timeout:
+            self._ask_where_they_hang()
+            self._fail(
+                EngineDeadError(
+                    f"a step was not finished within execute_timeout = {self._step_timeout:g} seconds by the "
+                    f"{len(self._workers)} ranks; each has printed where it hangs"
+                )
+            )
+
+    def _ask_where_they_hang(self) -> None:
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+        time.sleep(GRACE)
+
+    def _fail(self, error: BaseException) -> None:
+        """The first failure counts: end all ranks, wake whoever waits, tell who asked to be told."""
+        with self._lock:
+            if self._failure is not None or self._closing:
+                return
+            self._failure = error
+            callbacks, self._callbacks = self._callbacks, []
+        self._end_workers(0.0)
+        self._resolve_all(error)
+        for callback in callbacks:
+            callback(error)
+
+    def _resolve_all(self, error: BaseException) -> None:
+        with self._lock:
+            waiting: list[Future[Any]] = [self._ready, *self._steps.values()]
+            waiting += [call.future for call in self._calls.values()]
+            self._steps.clear()
+            self._calls.clear()
+        for future in waiting:
+            _set_exception(future, error)
+
+    def _end_workers(self, patience: float) -> None:
+        """Hang up, wait so long for them to leave, and end those that have not. May be called again."""
+        for worker in self._workers:
+            worker.end.close()
+        deadline = time.monotonic() + patience
+        for worker in self._workers:
+            worker.process.wait(max(deadline - time.monotonic(), 0.0))
+        for worker in self._workers:
+            worker.process.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _set_result(future: "Future[Any]", value: Any) -> None:
+    with suppress(InvalidStateError):  # cancelled, or failed meanwhile
+        future.set_result(value)
+
+
+def _set_exception(future: "Future[Any]", error: BaseException) -> None:
+    with suppress(InvalidStateError):
+        future.set_exception(error)
