@@ -55,7 +55,9 @@ class MultiprocExecutor:
             "patience": max(settings.startup_timeout, settings.execute_timeout) + PATIENCE,
         }
         self._untold: deque[tuple[int, list[int]]] = deque()
-        self._group = WorkerGroup(worker, payload, self._layout.num_ranks, step_timeout=settings.execute_timeout, heard=self._hear)
+        self._group = WorkerGroup(
+            worker, payload, self._layout.num_ranks, step_timeout=settings.execute_timeout, heard=self._hear
+        )
         try:
             self._ranks = self._group.await_ready(settings.startup_timeout)
         except BaseException:

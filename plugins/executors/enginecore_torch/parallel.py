@@ -62,6 +62,7 @@ class Shard:
     """What one rank holds.
 
     Attributes:
+        rank: Which one.
         layers: Of the model.
         query_heads: Of every layer; those of a KV head stay together, unless there are more ranks than KV heads.
         kv_heads: Of every layer; a KV head is repeated on all ranks that hold query heads of it.
@@ -73,6 +74,7 @@ class Shard:
         leads: First of its stage: adds what must be added once.
     """
 
+    rank: int
     layers: range
     query_heads: range
     kv_heads: range
@@ -98,6 +100,7 @@ def shard_of(config: ModelConfig, layout: Layout, rank: int) -> Shard:
     query_heads, kv_heads = _heads(config, layout.tensor)[place]
     vocab = tuple(split(config.vocab_size, layout.tensor))
     return Shard(
+        rank=rank,
         layers=split(config.num_hidden_layers, layout.pipeline)[stage],
         query_heads=query_heads,
         kv_heads=kv_heads,

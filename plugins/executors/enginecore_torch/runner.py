@@ -14,12 +14,13 @@ from enginecore_torch.attention import AttentionBackend
 from enginecore_torch.communicator import Communicator
 from enginecore_torch.input_batch import InputBatch, SampledRows, StepInputs
 from enginecore_torch.parallel import Shard
+from enginecore_torch.profiling import Profiler
 from enginecore_torch.sampler import Sampled, sample
 
 BAD_LOGITS = "the model gave no usable logits for this request (not a number, or every token is banned)"
 
 
-REMOTE_METHODS = ("attention_backend", "num_requests")
+REMOTE_METHODS = ("attention_backend", "num_requests", "start_profile", "stop_profile")
 """What `collective_rpc` reaches."""
 
 
@@ -44,6 +45,7 @@ class ModelRunner:
         self._communicator = communicator
         self._kv_caches: list[Any] = []
         self._untold: dict[int, SampledRows] = {}  # by step: rows whose tokens the last stage knows
+        self._profiler = Profiler(shard.rank, device)
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -67,6 +69,18 @@ class ModelRunner:
     def attention_backend(self) -> str:
         """Name of the attention backend in use."""
         return self._attention.name
+
+    def start_profile(self, folder: str) -> None:
+        """Begin to record; see `Profiler`."""
+        self._profiler.start(folder)
+
+    def stop_profile(self) -> str:
+        """Write what was recorded; the path of the file."""
+        return self._profiler.stop()
+
+    def close(self) -> None:
+        """End what outlives an object that is merely dropped."""
+        self._profiler.close()
 
     @torch.inference_mode()
     def dummy_run(self, lengths: Sequence[int]) -> None:
