@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from enginecore.errors import ConfigurationError, EngineCoreError
@@ -104,6 +105,11 @@ class MultiprocExecutor:
     def worker_pids(self) -> list[int]:
         """Process ids in order of rank."""
         return self._group.pids
+
+    @property
+    def directory(self) -> Path:
+        """Private to this executor, and gone with it."""
+        return self._group.directory
 
     # -- KV cache --------------------------------------------------------------------------------------------------
 

@@ -119,8 +119,7 @@ def _watch(end: WorkerEnd, parent: Parent, directory: str) -> None:
     """Leave at once when the executor hangs up or its process ends, whatever this one is doing."""
 
     def leave() -> None:
-        if parent.is_gone:  # else the executor removes it
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)  # the executor may not have lived to do it
         os._exit(0)
 
     def wait() -> None:

@@ -38,6 +38,8 @@ TICK = 0.5
 """Seconds between two looks at the clock."""
 GRACE = 0.25
 """Seconds that other ranks get to say what went wrong before the first that complained is believed."""
+HANG_TIMEOUT = 1.0
+"""Seconds that ranks get to print where they hang."""
 EXIT_TIMEOUT = 1.0
 """Seconds that workers get to end by themselves."""
 JOIN_TIMEOUT = 10.0
@@ -130,6 +132,8 @@ class WorkerGroup:
             self._thread.start()
         except BaseException:
             self._end_workers(0.0)
+            self._wake.close()
+            self._woken.close()
             raise
 
     # -- for the executor, from any thread -------------------------------------------------------------------------
@@ -227,6 +231,8 @@ class WorkerGroup:
         finally:
             self._resolve_all(self._failure or EngineDeadError("the executor was shut down"))
             self._end_workers(EXIT_TIMEOUT if self._failure is None else 0.0)
+            self._wake.close()
+            self._woken.close()
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
         """Until the first failure, or shutdown."""
@@ -300,7 +306,7 @@ class WorkerGroup:
         for pid in self.pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGUSR1)
-        time.sleep(GRACE)
+        time.sleep(HANG_TIMEOUT)
 
     def _fail(self, error: BaseException) -> None:
         """The first failure counts: end all ranks, wake whoever waits, tell who asked to be told."""
