@@ -21,6 +21,7 @@ from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import SchedulerOutput
 from enginecore_torch import MultiprocExecutorSettings
 from enginecore_torch.multiproc import MultiprocExecutor
+from enginecore_torch.workers import WorkerGroup
 from tests.torch import fake_worker
 from tests.torch.tiny import make_context
 
@@ -310,10 +311,23 @@ def test_a_stopped_rank_is_a_stalled_one_also_for_plans_that_fill_its_socket(sta
     check_dead(executor, told, "execute_timeout")
 
 
-def test_steps_that_wait_for_the_one_before_have_not_stalled(start):
-    executor = start(1, overlap="on", execute_timeout=2.0)
-    running = [executor.execute_model(plan(step, seconds=1.5)) for step in (0, 1)]
-    assert [future.result(PATIENCE).step for future in running] == [0, 1]
+def test_a_step_is_timed_from_the_end_of_the_one_before():
+    seconds = [0.0]
+    payload = {"settings": {"tensor_parallel_size": 1, "pipeline_parallel_size": 1}}
+    group = WorkerGroup(FAKE, payload, 1, step_timeout=100.0, heard=lambda output: None, now=lambda: seconds[0])
+    try:
+        group.await_ready(PATIENCE)
+        first, second = (group.send_step(plan(step, seconds=0.3), []) for step in range(2))
+        seconds[0] = 99.0
+        first.result(PATIENCE)
+        seconds[0] = 150.0
+        second.result(PATIENCE)
+        hanging = group.send_step(plan(3, faults={"0": "sleep"}), [])
+        seconds[0] = 251.0
+        with pytest.raises(EngineDeadError, match="execute_timeout = 100 seconds"):
+            hanging.result(PATIENCE)
+    finally:
+        group.shutdown()
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Where the model runs, in which dtype, and how much memory is free there."""
 
+import resource
+import sys
 from pathlib import Path
 
 import psutil
@@ -83,6 +85,16 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return min([int(psutil.virtual_memory().available), *cgroup_headrooms(Path("/sys/fs/cgroup"))])
+
+
+def memory_usage(device: torch.device) -> dict[str, int]:
+    """Bytes of this process: resident, the part of it that is its own, the most that ever was resident, and what torch
+    holds on its CUDA device.
+    """
+    memory = psutil.Process().memory_full_info()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    held = torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
+    return {"resident": memory.rss, "private": memory.uss, "peak_resident": peak, "device": held}
 
 
 def cgroup_headrooms(root: Path) -> list[int]:

@@ -12,6 +12,7 @@ from enginecore.sampling import SamplingParams
 from enginecore_torch.architectures import Model
 from enginecore_torch.attention import AttentionBackend
 from enginecore_torch.communicator import Communicator
+from enginecore_torch.device import memory_usage
 from enginecore_torch.input_batch import InputBatch, SampledRows, StepInputs
 from enginecore_torch.parallel import Shard
 from enginecore_torch.profiling import Profiler
@@ -20,7 +21,7 @@ from enginecore_torch.sampler import Sampled, sample
 BAD_LOGITS = "the model gave no usable logits for this request (not a number, or every token is banned)"
 
 
-REMOTE_METHODS = ("attention_backend", "num_requests", "start_profile", "stop_profile")
+REMOTE_METHODS = ("attention_backend", "memory_usage", "num_requests", "start_profile", "stop_profile")
 """What `collective_rpc` reaches."""
 
 
@@ -44,6 +45,7 @@ class ModelRunner:
         self._shard = shard
         self._communicator = communicator
         self._kv_caches: list[Any] = []
+        self._num_blocks = 0
         self._untold: dict[int, SampledRows] = {}  # by step: rows whose tokens the last stage knows
         self._profiler = Profiler(shard.rank, device)
 
@@ -59,12 +61,18 @@ class ModelRunner:
 
     def initialize_kv_cache(self, num_blocks: int) -> None:
         """Allocate `num_blocks` blocks per layer, instead of what there was."""
+        self._num_blocks = num_blocks
         self._kv_caches.clear()
         self._kv_caches.extend(self._attention.new_kv_cache(num_blocks) for _ in self._model.layer_names)
 
     def num_requests(self) -> int:
         """Requests that the worker knows."""
         return len(self._batch)
+
+    def memory_usage(self) -> dict[str, int]:
+        """Bytes: what this rank's process holds, and what its KV cache takes; see `device.memory_usage`."""
+        layers = len(self._kv_caches)
+        return {**memory_usage(self._device), "kv_cache": self._num_blocks * layers * self.page_size_bytes}
 
     def attention_backend(self) -> str:
         """Name of the attention backend in use."""

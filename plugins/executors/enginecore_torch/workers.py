@@ -99,6 +99,7 @@ class WorkerGroup:
         *,
         step_timeout: float,
         heard: Callable[[ModelRunnerOutput], None],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start the processes.
 
@@ -108,8 +109,9 @@ class WorkerGroup:
             num_ranks: How many.
             step_timeout: Seconds after which a step has failed.
             heard: Called with each step's output before whoever waits for it is woken, on a thread of its own.
+            now: Seconds on the clock that steps are timed by.
         """
-        self._step_timeout, self._heard = step_timeout, heard
+        self._step_timeout, self._heard, self._now = step_timeout, heard, now
         self._sending = threading.Lock()  # so that orders leave in the same order to all ranks
         self._lock = threading.Lock()  # guards what follows; never held while anything waits
         self._steps: dict[int, Future[ModelRunnerOutput | None]] = {}
@@ -118,7 +120,7 @@ class WorkerGroup:
         self._failure: BaseException | None = None
         self._callbacks: list[Callable[[BaseException], None]] = []
         self._closing = False
-        self._progress = time.monotonic()  # when the oldest step began, as far as can be seen from here
+        self._progress = now()  # when the oldest step began, as far as can be seen from here
         self._verdict_at: float | None = None
         self._ready: Future[list[Ready]] = Future()
         self._workers: list[Worker] = []
@@ -164,7 +166,7 @@ class WorkerGroup:
 
         def expect(number: int) -> None:
             if not self._steps:
-                self._progress = time.monotonic()
+                self._progress = self._now()
             self._steps[number] = future
 
         self._send(lambda number: Step(number, plan, told), expect)
@@ -259,7 +261,7 @@ class WorkerGroup:
                     self._ready.set_result([worker.ready for worker in self._workers if worker.ready])
             case StepDone(number, output):
                 with self._lock:
-                    self._progress = time.monotonic()
+                    self._progress = self._now()
                     future = self._steps.pop(number, None)
                 self._heard(output)
                 if future is not None:
@@ -288,12 +290,11 @@ class WorkerGroup:
         _set_result(call.future, [call.values[rank] for rank in sorted(call.values)])
 
     def _look_at_the_clock(self) -> None:
-        now = time.monotonic()
-        if self._verdict_at is not None and now >= self._verdict_at:
+        if self._verdict_at is not None and time.monotonic() >= self._verdict_at:
             reports = [(w.report.when, w.rank, w.report) for w in self._workers if w.report is not None]
             _, rank, report = min(reports, key=lambda entry: entry[:2])
             self._fail(remote_error(rank, report))
-        elif self._steps and now >= self._progress + self._step_timeout:
+        elif self._steps and self._now() >= self._progress + self._step_timeout:
             self._ask_where_they_hang()
             self._fail(
                 EngineDeadError(
