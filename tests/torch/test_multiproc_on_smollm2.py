@@ -8,16 +8,14 @@ from enginecore import LLM, SamplingParams
 
 pytestmark = pytest.mark.model
 
-TEXTS = [
-    "The capital of France is",
-    "def fibonacci(n):",
+RIVER = (
     "The river rises in the hills north of the town, passes under seven bridges, and reaches the sea after forty "
-    "miles. Along its banks people have built mills, then factories, then parks.",
-    "The river rises in the hills north of the town, passes under seven bridges, and",
-]
+    "miles. Along its banks people have built mills, then factories, then parks."
+)
+TEXTS = [RIVER, "def fibonacci(n):", "The capital of France is", RIVER[:80], RIVER]
 SETTINGS: dict[str, Any] = {
-    "dtype": "float32", "max_model_len": 96, "num_kv_blocks": 16, "block_size": 8, "max_num_batched_tokens": 96,
-    "scheduler": {"fcfs": {"prefill_chunk_size": 16}},
+    "dtype": "float32", "max_model_len": 96, "num_kv_blocks": 12, "block_size": 8, "max_num_batched_tokens": 96,
+    "max_num_seqs": 3, "scheduler": {"fcfs": {"prefill_chunk_size": 16}},
 }  # fmt: skip
 
 
