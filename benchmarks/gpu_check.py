@@ -75,7 +75,7 @@ def compare(expected: list[list[tuple[int, float]]], found: list[list[tuple[int,
 def tokens_per_second(model: str, executor: dict[str, Any], running: int) -> float:
     """Output tokens per second in bfloat16, of so many requests of 128 prompt tokens."""
     params = SamplingParams(temperature=0, max_tokens=128, ignore_eos=True, detokenize=False)
-    prompts = [{"prompt_token_ids": [(7 * n + k) % 1000 + 100 for k in range(128)]} for n in range(running)]
+    prompts = [[(7 * n + k) % 1000 + 100 for k in range(128)] for n in range(running)]
     with LLM(model, device="cuda", dtype="bfloat16", executor=executor, enable_prefix_caching=False, **SETTINGS) as llm:
         llm.generate(prompts, SamplingParams(max_tokens=8, ignore_eos=True, detokenize=False), use_tqdm=False)
         began = time.perf_counter()

@@ -143,7 +143,7 @@ def report_start(arguments: argparse.Namespace) -> None:
 
 def report_throughput(arguments: argparse.Namespace) -> None:
     """Part 3."""
-    prompts = [{"prompt_token_ids": [(7 * n + k) % 1000 + 100 for k in range(64)]} for n in range(16)]
+    prompts = [[(7 * n + k) % 1000 + 100 for k in range(64)] for n in range(16)]
     params = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True, detokenize=False)
     choices: list[dict[str, object]] = [{"use": "single"}]
     for tensor, pipeline in LAYOUTS:

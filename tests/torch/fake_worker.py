@@ -15,6 +15,7 @@ from enginecore_torch.control import Ready
 from enginecore_torch.worker import run
 
 FAULTS = "FAKE_WORKER_FAULTS"
+DEVICE = "FAKE_WORKER_DEVICE"
 
 
 class PeculiarError(Exception):
@@ -45,13 +46,13 @@ class FakeRank:
     """Answers each scheduled request with a token that names the order."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        self.rank = payload["rank"]
+        self.rank: int = payload["rank"]
         settings = payload["settings"]
         self.answers = self.rank == settings["tensor_parallel_size"] * (settings["pipeline_parallel_size"] - 1)
         self.learned: list[Any] = []
 
     def ready(self) -> Ready:
-        return Ready("float32", "cpu", 1000 + self.rank)
+        return Ready("float32", os.environ.get(DEVICE, "cpu").replace("N", str(self.rank)), 1000 + self.rank)
 
     def measure(self) -> int:
         return 1_000_000 - self.rank

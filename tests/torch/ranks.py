@@ -3,6 +3,7 @@
 import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import torch
 
@@ -61,7 +62,9 @@ class Ranks:
         self.layout = Layout(tensor, pipeline)
         self.layout.check(source.config)
         meetings = [Meeting(tensor) for _ in range(pipeline)]
-        pipes = {(stage, place): queue.Queue() for stage in range(pipeline + 1) for place in range(tensor)}
+        pipes: dict[tuple[int, int], queue.Queue[torch.Tensor]] = {
+            (stage, place): queue.Queue() for stage in range(pipeline + 1) for place in range(tensor)
+        }
         made = make_context(**context)
         self.runners = []
         for rank in range(self.layout.num_ranks):
@@ -89,7 +92,7 @@ class Ranks:
         outputs = [future.result(timeout=PATIENCE) for future in running]
         output = outputs[self.layout.output_rank]
         self.told = [(plan.step, [tokens[0] if tokens else 0 for tokens in output.sampled_token_ids])]
-        future: Future = Future()
+        future: Future[Any] = Future()
         future.set_result(output)
         return future
 

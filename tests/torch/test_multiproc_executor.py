@@ -66,7 +66,7 @@ class Shared:
 CONTEXT = {"block_size": 8, "max_num_seqs": 6, "max_num_batched_tokens": 160, "max_model_len": 160}
 
 
-def run_workload(model, executor, **settings):
+def run_workload(model, executor, num_prompts=8, **settings):
     """Tokens of each request, and the scheduler's counters; every third request is aborted on the way."""
     component = Component(
         kind="executor", name="shared", factory=lambda settings, context: executor, summary="made before"
@@ -82,7 +82,7 @@ def run_workload(model, executor, **settings):
     )  # fmt: skip
     core = build_engine_core(loaded, RealClock())
     tokens: dict[str, list[int]] = {}
-    for number, prompt in enumerate(prompts()):
+    for number, prompt in enumerate(prompts()[:num_prompts]):
         params = (
             SamplingParams(temperature=0, seed=0, ignore_eos=True, max_tokens=COUNT)
             if number % 4
@@ -167,6 +167,8 @@ def test_tokens_equal_those_of_single(folders, shape, tensor, pipeline, depth):
             assert stats.num_preemptions > 0
             assert (stats.prefix_cache_hits > 0) == caching
             assert shared.deepest == depth
+        alone, _ = run_workload(model, Shared(executor), num_prompts=3, max_num_seqs=1)
+        check_same(alone, expected)
         usage = executor.collective_rpc("memory_usage")
         assert len(usage) == tensor * pipeline
         assert all(figures["resident"] > figures["kv_cache"] > 0 for figures in usage)
@@ -195,7 +197,9 @@ def test_a_rank_that_raises_while_its_peer_waits_in_a_collective_fails_the_step(
         executor.register_failure_callback(told.append)
         executor.initialize_from_config(KVCacheConfig(8, 8, (tuple(executor.get_kv_cache_specs()),)))
         executor.collective_rpc("start_profile", str(tmp_path))
-        assert executor.execute_model(step(0, new=True)).result(PATIENCE).request_ids == ["r"]
+        output = executor.execute_model(step(0, new=True)).result(PATIENCE)
+        assert output is not None
+        assert output.request_ids == ["r"]
         assert [Path(file).name for file in executor.collective_rpc("stop_profile")] == ["rank0-0.json", "rank1-0.json"]
         with pytest.raises(EngineCoreError, match="rank 1 failed: PeculiarError"):
             executor.execute_model(step(1, faults={"1": "raise"})).result(PATIENCE)
@@ -219,15 +223,13 @@ def test_asyncio_over_zmq_and_the_death_of_a_rank_below_it(folders):
     model = folders["one_kv_head"]
     params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True, detokenize=False)
     long = SamplingParams(temperature=0, max_tokens=150, ignore_eos=True, detokenize=False)
-    inputs = [{"prompt_token_ids": prompt} for prompt in prompts()[:3]]
+    inputs = prompts()[:3]
     single = {"use": "single", "single": {"num_threads": 1}}
     with LLM(**engine_settings(model, executor=single)) as llm:
         expected = [list(o.outputs[0].token_ids) for o in llm.generate(inputs, params, use_tqdm=False)]
 
     async def last(stream):
-        async for output in stream:
-            final = output
-        return list(final.outputs[0].token_ids)
+        return [list(output.outputs[0].token_ids) async for output in stream][-1]
 
     async def run():
         async with AsyncLLM(**engine_settings(model, transport={"use": "zmq"})) as llm:
@@ -245,12 +247,12 @@ def test_asyncio_over_zmq_and_the_death_of_a_rank_below_it(folders):
 
 
 def test_what_cannot_be_shared_out_is_refused_before_a_process_starts(folders):
-    for settings, message in (
-        ({"tensor": 10, "pipeline": 1}, "at most 9 ranks can share this model"),
-        ({"tensor": 1, "pipeline": 4}, "the model has 3 layers"),
+    for tensor, pipeline, message in (
+        (10, 1, "at most 9 ranks can share this model"),
+        (1, 4, "the model has 3 layers"),
     ):
         with pytest.raises(ConfigurationError, match=message):
-            start(folders["uneven"], **settings)
+            start(folders["uneven"], tensor, pipeline)
 
 
 def test_an_error_of_the_model_is_the_same_as_that_of_single(folders, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from enginecore.sampling import SamplingParams
+from enginecore_models.checkpoint import everything
 from tests.torch.ranks import Ranks
 from tests.torch.tiny import Driver, hf_greedy, make_executor, make_hf_model, make_source
 
@@ -128,7 +129,7 @@ def test_no_rank_reads_more_than_its_share(tensor, pipeline):
     read: list[int] = []
 
     class Counting(type(source)):  # type: ignore[misc]
-        def weights(self, dtype, part_of):
+        def weights(self, dtype, part_of=everything):
             read.append(0)
             for name, tensor in source.weights(dtype, part_of):
                 read[-1] += tensor.numel()

@@ -117,6 +117,14 @@ def test_the_kv_cache_is_that_of_all_ranks_together(start):
     assert executor.execute_model(plan()).result(PATIENCE).request_ids == ["r"]
 
 
+def test_with_devices_of_their_own_the_rank_with_room_for_the_fewest_blocks_decides(start, monkeypatch):
+    monkeypatch.setenv(fake_worker.DEVICE, "cuda:N")
+    executor = start(2, 2)
+    assert executor.model_info.device == "cuda:0, cuda:1, cuda:2, cuda:3"
+    # of three layers the first stage has two: its second rank has room for 999,999 // (2 * 1001) blocks
+    assert executor.determine_available_memory() == 499 * (2 * 1000 + 2 * 1001 + 1002 + 1003)
+
+
 def test_what_is_sampled_is_told_to_the_first_stage_before_its_next_step(start):
     executor = start(1, 2)
     for step in (4, 5, 6):
@@ -404,7 +412,12 @@ def test_shutdown_may_come_often_from_everywhere_and_while_ranks_hang(start, tol
 def test_a_callback_may_shut_down(start):
     executor = start()
     done = threading.Event()
-    executor.register_failure_callback(lambda error: (executor.shutdown(), done.set()))
+
+    def end(error):
+        executor.shutdown()
+        done.set()
+
+    executor.register_failure_callback(end)
     os.kill(executor.worker_pids[0], signal.SIGKILL)
     assert done.wait(PATIENCE)
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed
@@ -45,7 +46,7 @@ class TorchCommunicator:
         )
         stages = [list(layout.ranks_of(stage)) for stage in range(layout.pipeline)]
         groups = [distributed.new_group(ranks, timeout=patience) for ranks in stages]  # all ranks make all of them
-        self._stage = groups[layout.stage_of(rank)]
+        self._stage: Any = groups[layout.stage_of(rank)]
         self._patience = patience
         self._sent: tuple[distributed.Work | None, torch.Tensor] | None = None
 
