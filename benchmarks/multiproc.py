@@ -3,8 +3,9 @@
     python benchmarks/multiproc.py [--model M] [--dtype D] [--skip-model]
 
 1. Microseconds per step of a model that does next to nothing: one step at a time, and two in flight.
-2. Seconds from the call to an executor that is ready, and MiB of every rank: resident, and its own.
-3. Tokens/s of a real model. On a machine with as many cores as ranks, or fewer, this shows what sharing costs, not what
+2. Milliseconds per step where a step takes 10 ms in the worker and its scheduling 2 ms: one in flight, and two.
+3. Seconds from the call to an executor that is ready, and MiB of every rank: resident, and its own.
+4. Tokens/s of a real model. On a machine with as many cores as ranks, or fewer, this shows what sharing costs, not what
    it gains: the ranks take the cores from one another, and `single` had them all.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import sleeping_worker
 import torch
 
 from enginecore import LLM, SamplingParams
@@ -28,6 +30,7 @@ from enginecore.messages import NewRequestData, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.checkpoint import write_safetensors
 from enginecore_torch import MultiprocExecutorSettings, SingleExecutorSettings, make_multiproc, make_single
+from enginecore_torch.multiproc import MultiprocExecutor
 
 BLOCK_SIZE, LONGEST, STEPS = 16, 1024, 200
 LAYOUTS = ((1, 1), (2, 1), (1, 2))
@@ -52,13 +55,18 @@ def write_tiny_model(folder: Path) -> None:
     write_safetensors(folder / "model.safetensors", torch.float32, shapes, weights)
 
 
-def start(model: str, layout: tuple[int, int] | None, **context: object) -> Executor:
-    """`single`, or `multiproc` with so many ranks per stage and so many stages."""
+def context_of(model: str, **changes: object) -> ExecutorContext:
+    """What an executor is told."""
     fields = {
         "model": model, "dtype": "float32", "device": "cpu", "max_model_len": LONGEST, "block_size": BLOCK_SIZE,
-        "max_num_seqs": 64, "max_num_batched_tokens": 2048, "seed": 0, "clock": RealClock(), **context,
+        "max_num_seqs": 64, "max_num_batched_tokens": 2048, "seed": 0, "clock": RealClock(), **changes,
     }  # fmt: skip
-    made = ExecutorContext(**fields)  # type: ignore[arg-type]
+    return ExecutorContext(**fields)  # type: ignore[arg-type]
+
+
+def start(model: str, layout: tuple[int, int] | None, **context: object) -> Executor:
+    """`single`, or `multiproc` with so many ranks per stage and so many stages."""
+    made = context_of(model, **context)
     if layout is None:
         return make_single(SingleExecutorSettings(num_threads=1), made)
     tensor, pipeline = layout
@@ -95,11 +103,14 @@ def plans(running: int) -> Iterator[SchedulerOutput]:
     yield SchedulerOutput(step=STEPS, finished_ids=groups[0] + groups[1])
 
 
-def microseconds_per_step(executor: Executor, running: int, depth: int) -> float:
-    """Of the steps after the first tenth."""
+def microseconds_per_step(executor: Executor, running: int, depth: int, scheduling: float = 0.0) -> float:
+    """Of the steps after the first tenth; making each plan keeps this process busy for so many seconds."""
     in_flight: deque[Callable[[], object]] = deque()
     times = []
     for plan in plans(running):
+        until = time.perf_counter() + scheduling
+        while time.perf_counter() < until:
+            pass
         in_flight.append(executor.execute_model(plan).result)
         if len(in_flight) == depth:
             in_flight.popleft()()
@@ -127,8 +138,26 @@ def report_overhead() -> None:
             executor.shutdown()
 
 
-def report_start(arguments: argparse.Namespace) -> None:
+def report_overlap() -> None:
     """Part 2."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_tiny_model(Path(folder))
+        context = context_of(folder)
+        for overlap in ("off", "on"):
+            settings = MultiprocExecutorSettings(overlap=overlap, num_threads=1)
+            executor = MultiprocExecutor(settings, context, worker="sleeping_worker:main")
+            depth = executor.capabilities.max_concurrent_batches
+            milliseconds = microseconds_per_step(executor, 32, depth, scheduling=0.002) / 1000
+            print(
+                f"steps of {1000 * sleeping_worker.SECONDS:.0f} ms, scheduling 2 ms, {depth} in flight: "
+                f"{milliseconds:.2f} ms per step",
+                flush=True,
+            )
+            executor.shutdown()
+
+
+def report_start(arguments: argparse.Namespace) -> None:
+    """Part 3."""
     for layout in (*LAYOUTS, (2, 2)):
         began = time.perf_counter()
         executor = start(arguments.model, layout, dtype=arguments.dtype)
@@ -142,7 +171,7 @@ def report_start(arguments: argparse.Namespace) -> None:
 
 
 def report_throughput(arguments: argparse.Namespace) -> None:
-    """Part 3."""
+    """Part 4."""
     prompts = [[(7 * n + k) % 1000 + 100 for k in range(64)] for n in range(16)]
     params = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True, detokenize=False)
     choices: list[dict[str, object]] = [{"use": "single"}]
@@ -166,10 +195,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--skip-model", action="store_true", help="part 1 only")
+    parser.add_argument("--skip-model", action="store_true", help="parts 1 and 2 only")
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} CPUs", flush=True)
     report_overhead()
+    report_overlap()
     if not arguments.skip_model:
         report_start(arguments)
         report_throughput(arguments)

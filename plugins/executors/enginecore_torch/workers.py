@@ -1,6 +1,5 @@
 """Worker processes and the one thread that listens to them. Free of torch; knows no models."""
 
-import itertools
 import os
 import selectors
 import shutil
@@ -33,6 +32,7 @@ from enginecore_torch.control import (
     encode,
     remote_error,
 )
+from enginecore_torch.orders import Orders
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
@@ -44,6 +44,7 @@ EXIT_TIMEOUT = 1.0
 """Seconds that workers get to end by themselves."""
 JOIN_TIMEOUT = 10.0
 """Seconds after which a shutdown returns, whatever hangs."""
+SHUT_DOWN = "the executor was shut down"
 
 
 class Worker:
@@ -69,19 +70,6 @@ class Worker:
     def name(self) -> str:
         """For people."""
         return f"rank {self.rank} (process {self.process.pid})"
-
-
-class _Call:
-    """An order that every rank answers.
-
-    Attributes:
-        future: Of the values in order of rank.
-        values: What ranks have said so far.
-    """
-
-    def __init__(self) -> None:
-        self.future: Future[list[Any]] = Future()
-        self.values: dict[int, Any] = {}
 
 
 class WorkerGroup:
@@ -111,16 +99,12 @@ class WorkerGroup:
             heard: Called with each step's output before whoever waits for it is woken, on a thread of its own.
             now: Seconds on the clock that steps are timed by.
         """
-        self._step_timeout, self._heard, self._now = step_timeout, heard, now
+        self._step_timeout, self._heard = step_timeout, heard
+        self._orders = Orders(num_ranks, now)
         self._sending = threading.Lock()  # so that orders leave in the same order to all ranks
-        self._lock = threading.Lock()  # guards what follows; never held while anything waits
-        self._steps: dict[int, Future[ModelRunnerOutput | None]] = {}
-        self._calls: dict[int, _Call] = {}
-        self._numbers = itertools.count()
+        self._telling = threading.Lock()  # guards the two that follow
         self._failure: BaseException | None = None
         self._callbacks: list[Callable[[BaseException], None]] = []
-        self._closing = False
-        self._progress = now()  # when the oldest step began, as far as can be seen from here
         self._verdict_at: float | None = None
         self._ready: Future[list[Ready]] = Future()
         self._workers: list[Worker] = []
@@ -162,32 +146,27 @@ class WorkerGroup:
 
     def send_step(self, plan: SchedulerOutput, told: list[tuple[int, list[int]]]) -> "Future[ModelRunnerOutput | None]":
         """Have all ranks run a step."""
-        future: Future[ModelRunnerOutput | None] = Future()
-
-        def expect(number: int) -> None:
-            if not self._steps:
-                self._progress = self._now()
-            self._steps[number] = future
-
-        self._send(lambda number: Step(number, plan, told), expect)
+        with self._sending:
+            number, future = self._orders.add_step()
+            self._send(Step(number, plan, told))
         return future
 
     def send(self, order: Callable[[int], Order]) -> "Future[list[Any]]":
         """Send an order, made from its number, to all ranks. The future gives their answers, in order of rank."""
-        call = _Call()
-        self._send(order, lambda number: self._calls.update({number: call}))
-        return call.future
-
-    def _send(self, order: Callable[[int], Order], expect: Callable[[int], None]) -> None:
         with self._sending:
-            number = next(self._numbers)
-            data = encode(order(number))
-            with self._lock:
-                self.check()
-                expect(number)
-            for worker in self._workers:
-                with suppress(OSError):  # it has gone: the listener learns why
-                    worker.end.send(data)
+            number, future = self._orders.add_call()
+            self._send(order(number))
+        return future
+
+    def _send(self, order: Order) -> None:
+        try:
+            data = encode(order)
+        except BaseException:
+            self._orders.drop(order.number)
+            raise
+        for worker in self._workers:
+            with suppress(OSError):  # it has gone: the listener learns why
+                worker.end.send(data)
 
     def check(self) -> None:
         """Return if orders can be followed.
@@ -195,14 +174,11 @@ class WorkerGroup:
         Raises:
             EngineDeadError: they cannot; says why.
         """
-        if self._failure is not None:
-            raise EngineDeadError(f"the executor has failed: {self._failure}") from self._failure
-        if self._closing:
-            raise EngineDeadError("the executor was shut down")
+        self._orders.check()
 
     def call_on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Call it once when a rank fails; at once if one has."""
-        with self._lock:
+        with self._telling:
             if self._failure is None:
                 self._callbacks.append(callback)
                 return
@@ -210,9 +186,7 @@ class WorkerGroup:
 
     def shutdown(self) -> None:
         """End all ranks and release everything. May be called more than once, from any thread."""
-        with self._lock:
-            self._closing = True
-            self._callbacks.clear()
+        self._orders.refuse(EngineDeadError(SHUT_DOWN), SHUT_DOWN)
         with suppress(OSError):
             self._wake.send(b"x")
         if threading.current_thread() is not self._thread and not sys.is_finalizing():
@@ -231,14 +205,14 @@ class WorkerGroup:
         except Exception as error:  # whatever it is, nobody may wait for ever
             self._fail(error)
         finally:
-            self._resolve_all(self._failure or EngineDeadError("the executor was shut down"))
-            self._end_workers(EXIT_TIMEOUT if self._failure is None else 0.0)
+            self._wake_all()  # before the workers end: they may take their time
+            self._end_workers(EXIT_TIMEOUT)
             self._wake.close()
             self._woken.close()
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
         """Until the first failure, or shutdown."""
-        while not self._closing and self._failure is None:
+        while self._orders.ended is None:
             patience = TICK if self._verdict_at is None else max(self._verdict_at - time.monotonic(), 0.0)
             for worker in {key.data for key, _ in selector.select(patience)} - {None}:
                 self._hear(worker)
@@ -260,41 +234,23 @@ class WorkerGroup:
                 if all(worker.ready for worker in self._workers):
                     self._ready.set_result([worker.ready for worker in self._workers if worker.ready])
             case StepDone(number, output):
-                with self._lock:
-                    self._progress = self._now()
-                    future = self._steps.pop(number, None)
                 self._heard(output)
-                if future is not None:
-                    _set_result(future, output)
+                self._orders.step_done(number, output)
             case Result(number, value):
-                self._settle(worker.rank, number, value)
+                self._orders.answered(number, worker.rank, value)
             case CallFailed(number):
-                with self._lock:
-                    call = self._calls.pop(number, None)
-                if call is not None:
-                    _set_exception(call.future, remote_error(worker.rank, answer))
+                self._orders.call_failed(number, remote_error(worker.rank, answer))
             case Failed():
                 # its peers fail with it, and one that died says nothing: the first cause is the one that counts
                 worker.report = answer
                 self._verdict_at = self._verdict_at or time.monotonic() + GRACE
-
-    def _settle(self, rank: int, number: int, value: Any) -> None:
-        with self._lock:
-            call = self._calls.get(number)
-            if call is None:  # another rank has failed it
-                return
-            call.values[rank] = value
-            if len(call.values) < len(self._workers):
-                return
-            del self._calls[number]
-        _set_result(call.future, [call.values[rank] for rank in sorted(call.values)])
 
     def _look_at_the_clock(self) -> None:
         if self._verdict_at is not None and time.monotonic() >= self._verdict_at:
             reports = [(w.report.when, w.rank, w.report) for w in self._workers if w.report is not None]
             _, rank, report = min(reports, key=lambda entry: entry[:2])
             self._fail(remote_error(rank, report))
-        elif self._steps and self._now() >= self._progress + self._step_timeout:
+        elif self._orders.stalled_for() >= self._step_timeout:
             self._ask_where_they_hang()
             self._fail(
                 EngineDeadError(
@@ -311,24 +267,20 @@ class WorkerGroup:
 
     def _fail(self, error: BaseException) -> None:
         """The first failure counts: end all ranks, wake whoever waits, tell who asked to be told."""
-        with self._lock:
-            if self._failure is not None or self._closing:
-                return
+        if not self._orders.refuse(error, f"the executor has failed: {error}"):
+            return
+        self._end_workers(0.0)
+        self._wake_all()
+        with self._telling:
             self._failure = error
             callbacks, self._callbacks = self._callbacks, []
-        self._end_workers(0.0)
-        self._resolve_all(error)
         for callback in callbacks:
             callback(error)
 
-    def _resolve_all(self, error: BaseException) -> None:
-        with self._lock:
-            waiting: list[Future[Any]] = [self._ready, *self._steps.values()]
-            waiting += [call.future for call in self._calls.values()]
-            self._steps.clear()
-            self._calls.clear()
-        for future in waiting:
-            _set_exception(future, error)
+    def _wake_all(self) -> None:
+        self._orders.fail_all()
+        with suppress(InvalidStateError):
+            self._ready.set_exception(self._orders.ended)
 
     def _end_workers(self, patience: float) -> None:
         """Hang up, wait so long for them to leave, and end those that have not. May be called again."""
@@ -340,13 +292,3 @@ class WorkerGroup:
         for worker in self._workers:
             worker.process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def _set_result(future: "Future[Any]", value: Any) -> None:
-    with suppress(InvalidStateError):  # cancelled, or failed meanwhile
-        future.set_result(value)
-
-
-def _set_exception(future: "Future[Any]", error: BaseException) -> None:
-    with suppress(InvalidStateError):
-        future.set_exception(error)
