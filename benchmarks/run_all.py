@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("startup.py", "scheduler_overhead.py", "kv_cache.py", "throughput.py", "multiproc.py")
+SCRIPTS = (
+    "startup.py", "scheduler_overhead.py", "kv_cache.py", "transports.py", "throughput.py", "multiproc.py",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ class ScriptedAsyncClient:
 
     `core` is the engine core. While `paused` it gives nothing, and while nothing is live neither. Each step waits for
     one round of the event loop, unless `waits` is False. `due` holds outputs that are there already. Control calls are
-    answered by `on_call`, unless `answers` is False.
+    answered by `on_call`, unless `answers` is False. What was not given before `shutdown` is lost, unless
+    `keeps_last_outputs`.
     """
 
     client_index = 3
@@ -62,9 +63,14 @@ class ScriptedAsyncClient:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
+    @property
+    def is_waiting(self):
+        """Whether `get_output` waits."""
+        return self._waiter is not None and not self._waiter.done()
+
     def look(self):
         """There may be something for `get_output`."""
-        if self._waiter is not None and not self._waiter.done() and not self._waiter.get_loop().is_closed():
+        if self._waiter is not None and self.is_waiting and not self._waiter.get_loop().is_closed():
             self._waiter.set_result(None)
 
     def _answer(self, call, words):
@@ -96,17 +102,17 @@ class ScriptedAsyncClient:
 
     async def drain(self):
         self._end()
-        await asyncio.sleep(0)
 
     def shutdown(self):
         self.core.shutdown()
         self._end()
+        if not self.keeps_last_outputs:
+            self.due.clear()
 
     def _end(self):
         if self.failure is None:
-            if self.keeps_last_outputs:
-                last = [EngineCoreOutput(name, [], FinishReason.ABORT) for name in self.core.live]
-                self.due.append(EngineCoreOutputs(outputs=last))
+            last = [EngineCoreOutput(name, [], FinishReason.ABORT) for name in self.core.live]
+            self.due.append(EngineCoreOutputs(outputs=last))
             self.core.live.clear()
             self.die(EngineDeadError("the engine core was shut down"))
 

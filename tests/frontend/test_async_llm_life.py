@@ -5,6 +5,7 @@ import gc
 import random
 import threading
 from contextlib import aclosing, suppress
+from typing import Any
 
 import pytest
 
@@ -168,15 +169,32 @@ def test_streams_of_an_event_loop_that_was_cut_off_are_aborted_by_the_next_one()
     streams = [llm.generate("Hi", LONG, f"old-{n}") for n in range(2)]
     loop = asyncio.new_event_loop()
     loop.run_until_complete(anext(streams[0]))
+    client.paused = True
     waiting = loop.create_task(anext(streams[1]))
-    loop.run_until_complete(until(lambda: len(client.core.requests) == 2))
+    loop.run_until_complete(until(lambda: len(client.core.requests) == 2 and client.is_waiting))
     loop.close()
+    client.paused = False
     assert pieces(asyncio.run(read(llm, request_id="old-0", max_tokens=2))) == ["a", "b"]
     del waiting
     gc.collect()
     assert pieces(asyncio.run(read(llm, max_tokens=2))) == ["a", "b"]
     assert client.core.aborted == ["old-0-3-0", "old-1-3-1"]
     assert kept(llm) == 0
+
+
+def test_a_stream_that_goes_on_in_another_event_loop_ends_there():
+    llm, client = make()
+    stream = llm.generate("Hi", LONG, output_kind=DELTA)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(anext(stream))
+    loop.close()
+
+    async def rest():
+        async with asyncio.timeout(10):
+            return [output async for output in stream]
+
+    assert asyncio.run(rest())[-1].outputs[0].finish_reason == "abort"
+    assert client.core.aborted == ["generate-0-3-0"]
 
 
 def test_an_event_loop_may_pause_while_another_one_runs():
@@ -214,7 +232,9 @@ def test_a_second_event_loop_at_the_same_time_is_refused():
     async def main():
         stream = llm.generate("Hi", LONG, "a", output_kind=DELTA)
         await anext(stream)
+        (reader,) = readers()
         await asyncio.to_thread(other_thread)
+        assert not reader.cancelling()
         rest = [output async for output in stream]
         return rest[-1]
 
@@ -301,7 +321,7 @@ def test_when_the_engine_core_dies_everybody_is_told_why_then_and_later():
         await until(lambda: client.core.num_steps > 5)
         assert llm.is_running
         client.core.on_output = lambda: client.die(cause)
-        errors = await then
+        errors: list[Any] = list(await then)
         assert (llm.errored, llm.is_running) == (True, False)
         later = asyncio.gather(read(llm), read(llm), llm.get_stats(), llm.check_health(), return_exceptions=True)
         return errors, await later
@@ -410,6 +430,7 @@ def test_a_request_that_is_added_after_the_idle_note_is_not_lost():
 
 def test_leaving_async_with_ends_open_streams_with_reason_abort():
     llm, client = make()
+    client.keeps_last_outputs = False
 
     async def main():
         async with llm:
@@ -459,12 +480,13 @@ def test_a_client_that_forgets_its_reader_at_shutdown_leaves_no_stream_waiting()
     async def main():
         client.paused = True
         task = asyncio.create_task(read(llm))
-        await until(lambda: client.core.requests)
+        await until(lambda: client.core.requests and client.is_waiting)
         client.look = lambda: None
         llm.shutdown()
         return await asyncio.gather(task, return_exceptions=True)
 
     (result,) = asyncio.run(main())
+    assert isinstance(result, list)
     assert result[-1].outputs[0].finish_reason == "abort"
 
 
@@ -483,7 +505,7 @@ def test_shutdown_in_another_thread_while_streams_are_read():
     async def main():
         client.paused = True
         task = asyncio.create_task(read(llm))
-        await until(lambda: client.core.requests)
+        await until(lambda: client.core.requests and client.is_waiting)
         client.look = lambda: None
         thread = threading.Thread(target=llm.shutdown)
         thread.start()

@@ -66,7 +66,8 @@ class _Opening:
         name, key, limit = self._answer()
         pull = make_socket(self._context, zmq.PULL, self._endpoint, limit)
         pull.rcvhwm = 0  # a slow front end keeps what it has not read, not the engine core
-        pull.reconnect_ivl = -1
+        # never -1: ZMQ would drop what has arrived and was not read when the line ends
+        pull.reconnect_ivl = _RECONNECT
         if self._keys is not None:
             use_as_client(pull, key, self._keys.own)
         self._pull_events = Monitor(pull, _PULL_EVENTS)
