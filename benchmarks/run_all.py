@@ -5,8 +5,14 @@ import sys
 from pathlib import Path
 
 SCRIPTS = (
-    "startup.py", "scheduler_overhead.py", "kv_cache.py", "transports.py", "throughput.py", "multiproc.py",
-)  # fmt: skip
+    "startup.py",
+    "scheduler_overhead.py",
+    "kv_cache.py",
+    "transports.py",
+    "frontend_throughput.py",
+    "throughput.py",
+    "multiproc.py",
+)
 
 
 def main() -> None:

@@ -298,10 +298,10 @@ def test_a_step_that_stalls_fails_after_execute_timeout(start, told):
 def test_a_rank_that_is_asked_prints_where_it_hangs(start, capfd):
     executor = start()
     executor.execute_model(plan(faults={"1": "sleep"})).result(PATIENCE)
-    os.kill(executor.worker_pids[1], signal.SIGUSR1)
     printed: list[str] = []
 
     def found():
+        os.kill(executor.worker_pids[1], signal.SIGUSR1)  # again and again: it may not be there yet
         printed.append(capfd.readouterr().err)
         return "in misbehave" in "".join(printed)
 

@@ -148,6 +148,9 @@ class Executor(Protocol):
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
         """Call a method of every worker and return one result per rank, in order of rank.
 
+        Workers that can be profiled offer `start_profile(folder)` and `stop_profile()`, which the utilities of these
+        names call.
+
         Raises:
             AttributeError: no such method, named.
             TimeoutError: not all ranks answered within `timeout` seconds.
