@@ -70,7 +70,13 @@ def main(payload: Mapping[str, Any], parent: Parent) -> int:
 def run(payload: Mapping[str, Any], parent: Parent, load: Callable[[], Rank]) -> int:
     """The life of a worker whose rank is made by `load()`."""
     end = WorkerEnd(payload["fd"])
-    _watch(end, parent, payload["directory"])
+
+    def leave() -> None:
+        """The executor has gone, and may not have lived to remove its files."""
+        shutil.rmtree(payload["directory"], ignore_errors=True)
+        os._exit(0)
+
+    _watch(end, parent, leave)
     faulthandler.register(signal.SIGUSR1)  # the executor asks where a rank hangs
     if payload["rank"]:
         logging.disable(logging.WARNING)  # the first rank warns for all
@@ -79,12 +85,13 @@ def run(payload: Mapping[str, Any], parent: Parent, load: Callable[[], Rank]) ->
         end.send(rank.ready())
         serve(end, rank)
     except (BrokenPipeError, ConnectionResetError):
-        return 0  # the executor has gone
+        leave()
     except BaseException as error:
         with suppress(OSError):
             end.send(failed(error))
         sys.stderr.flush()
         os._exit(1)  # what the process group's threads still wait for will not come
+    leave()
     return 0
 
 
@@ -115,12 +122,8 @@ def _answer_call(end: WorkerEnd, rank: Rank, number: int, method: str, args: Seq
         end.send(call_failed(number, error))
 
 
-def _watch(end: WorkerEnd, parent: Parent, directory: str) -> None:
+def _watch(end: WorkerEnd, parent: Parent, leave: Callable[[], None]) -> None:
     """Leave at once when the executor hangs up or its process ends, whatever this one is doing."""
-
-    def leave() -> None:
-        shutil.rmtree(directory, ignore_errors=True)  # the executor may not have lived to do it
-        os._exit(0)
 
     def wait() -> None:
         poll = select.poll()
