@@ -11,6 +11,7 @@ SCRIPTS = (
     "transports.py",
     "frontend_throughput.py",
     "throughput.py",
+    "multiproc.py",
 )
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -40,13 +40,14 @@ def milliseconds(seconds: float) -> float:
 class ChildProcess:
     """A running child, as its parent sees it. Used by one thread at a time, while another may `wait`."""
 
-    def __init__(self, target: str, payload: Mapping[str, Any], *, title: str) -> None:
+    def __init__(self, target: str, payload: Mapping[str, Any], *, title: str, fds: Sequence[int] = ()) -> None:
         """Start it.
 
         Args:
             target: "module:function", called in the child with the payload and a `Parent`.
             payload: Plain JSON-able data.
             title: Shown in lists of processes.
+            fds: File descriptors that it gets under the same numbers, and no other child does.
         """
         self._buffer = bytearray()
         self._ended = False
@@ -64,7 +65,7 @@ class ChildProcess:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                pass_fds=(child_end,),
+                pass_fds=(child_end, *fds),
                 start_new_session=True,
             )
         except BaseException:
