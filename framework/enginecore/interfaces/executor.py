@@ -125,7 +125,9 @@ class Executor(Protocol):
         ...
 
     def determine_available_memory(self) -> int:
-        """Bytes that are free for the KV cache now, measured with the weights loaded; the smallest over all ranks."""
+        """Bytes that are free for the KV cache now, measured with the weights loaded, of all ranks together: as much
+        as `get_kv_cache_specs` counts for a block, which is over all ranks too.
+        """
         ...
 
     def initialize_from_config(self, config: KVCacheConfig) -> None:
