@@ -27,6 +27,9 @@ from enginecore.messages import (
 )
 from enginecore.request import Request
 
+NAP = 0.001
+"""Seconds to sleep at a time while the scheduler puts requests off."""
+
 T = TypeVar("T")
 StepResult = tuple[Mapping[int, EngineCoreOutputs], bool]
 
@@ -200,7 +203,7 @@ class EngineCore:
     def _idle(self) -> StepResult:
         """Nothing ran. That is progress only if somebody was told something, or nobody is left."""
         outputs = self.scheduler.take_outputs()
-        if self.scheduler.has_requests() and not outputs:
+        if self.scheduler.has_requests() and not outputs and not self._nap():
             stuck = self.scheduler.unfinished_requests
             first = next(iter(stuck), None)
             stats = self.scheduler.get_stats()
@@ -211,6 +214,14 @@ class EngineCore:
                 f"max_num_seqs = {self.info.max_num_seqs}"
             )
         return self._outputs(outputs), False
+
+    def _nap(self) -> bool:
+        """Let time pass towards the scheduler's wake-up time, if it has one; briefly, since requests may arrive."""
+        wake_time = self.scheduler.wake_time
+        if wake_time is None:
+            return False
+        self._clock.wait(deadline=min(wake_time, self._clock.now() + NAP))
+        return True
 
     def _outputs(self, outputs: Outputs) -> Mapping[int, EngineCoreOutputs]:
         self._reporter.emitted(outputs)

@@ -3,7 +3,7 @@
 from enginecore.errors import InvariantError
 from enginecore.plugin import SchedulerContext
 from enginecore.scheduling.lifecycle import Lifecycle
-from enginecore.scheduling.policy import Split
+from enginecore.scheduling.policy import Delay, Split
 from enginecore.scheduling.request_state import Phase, RequestState
 
 
@@ -37,12 +37,16 @@ class Admission:
             admissions -= 1
 
     def _chosen(self) -> RequestState | None:
-        named = self._lives.policy.choose(self._lives.view)
+        lives = self._lives
+        named = lives.policy.choose(lives.view)
         if named is None:
             return None
-        state = self._lives.find(named, "choose")
+        if isinstance(named, Delay):
+            lives.delay(named.until)
+            return None
+        state = lives.find(named, "choose")
         if state.phase is not Phase.WAITING:
-            raise InvariantError(f"{type(self._lives.policy).__name__}.choose named {state!r}, which does not wait")
+            raise InvariantError(f"{type(lives.policy).__name__}.choose named {state!r}, which does not wait")
         return state
 
     def _must_wait(self, state: RequestState) -> bool:

@@ -24,7 +24,6 @@ class Planner:
     def plan(self) -> Batch:
         """The batch of the step that has just begun; cursors are advanced."""
         lives = self._lives
-        lives.preempted_in_step.clear()
         split = self._split()
         decodes: list[RequestState] = []
         pieces: list[Piece] = []

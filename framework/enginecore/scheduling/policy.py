@@ -107,8 +107,8 @@ class WaitingView(Protocol):
         """The first of a lane. Raises KeyError if the lane is empty."""
         ...
 
-    def first(self, count: int, lane: Hashable = None) -> Sequence[RequestView]:
-        """The first `count` of a lane, or all if there are fewer."""
+    def first(self, count: int, lane: Hashable = None, after: Rank = None) -> Sequence[RequestView]:
+        """The first `count` of a lane, or all if there are fewer; of those that rank strictly after `after`, if given."""
         ...
 
     def best(self) -> RequestView:
@@ -181,6 +181,17 @@ class SchedulerView(Protocol):
         ...
 
 
+class Delay(NamedTuple):
+    """Nobody is to be admitted now, although somebody may be waiting.
+
+    Attributes:
+        until: When to ask again at the latest, in seconds on the engine's clock; above `now`. It is asked earlier if
+            anything happens: a request arrives or ends, a step returns.
+    """
+
+    until: float
+
+
 class Split(NamedTuple):
     """How the tokens of one step are shared.
 
@@ -233,10 +244,11 @@ class SchedulingPolicy(ABC):
         """Which waiting lane it stands in: a tenant, a class. Asked after `rank`."""
         return None
 
-    def choose(self, scheduler: SchedulerView, /) -> RequestView | None:
+    def choose(self, scheduler: SchedulerView, /) -> RequestView | Delay | None:
         """The next waiting request to admit. Asked once per admission, never when nobody waits. None: no more for now.
 
-        With nothing running and nothing in flight it must name somebody: nothing else would ever wake the engine.
+        With nothing running and nothing in flight it must name somebody, or a `Delay`: nothing else would ever wake the
+        engine.
         """
         return scheduler.waiting.best()
 

@@ -37,9 +37,10 @@ class RankedList:
             raise KeyError(state.request_id)
         del self._states[place]
 
-    def first(self, count: int) -> list[RequestState]:
-        """The best `count`, or all if there are fewer."""
-        return self._states[:count]
+    def first(self, count: int, after: Rank = None) -> list[RequestState]:
+        """The best `count`, or all if there are fewer; of those whose rank is worse than `after`, if given."""
+        start = 0 if after is None else bisect_right(self._states, after, key=_rank)
+        return self._states[start : start + count]
 
     def strictly_after(self, rank: Rank) -> list[RequestState]:
         """Those whose rank is worse than this, worst last."""
@@ -83,9 +84,9 @@ class WaitingQueue:
         """The first of a lane."""
         return self._lanes[lane][0]
 
-    def first(self, count: int, lane: Hashable = None) -> Sequence[RequestState]:
-        """The first `count` of a lane."""
-        return self._lanes[lane].first(count) if lane in self._lanes else []
+    def first(self, count: int, lane: Hashable = None, after: Rank = None) -> Sequence[RequestState]:
+        """The first `count` of a lane, of those whose rank is worse than `after`."""
+        return self._lanes[lane].first(count, after) if lane in self._lanes else []
 
     def best(self) -> RequestState:
         """The best rank over all lanes."""
