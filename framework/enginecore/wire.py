@@ -1,14 +1,16 @@
 """What front end and engine core say to each other across processes, and how it is written as frames.
 
-One msgspec struct per kind of message, told apart by an integer tag. The first frame is the message; arrays inside it
-(NumPy's) follow as frames of their own, uncopied. Nothing is pickled: what has no plain form is refused by the sender.
+One msgspec struct per kind of message, told apart by an integer tag. The first frame is the message; arrays of numbers
+inside it (NumPy's) follow as frames of their own, uncopied, in the order in which they stand there. Nothing is pickled:
+what has no plain form is refused by the sender.
 """
 
 import enum
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -19,6 +21,9 @@ Frame = bytes | bytearray | memoryview
 """A piece of a message. A sender never changes one that it has sent."""
 
 _ARRAY = 1  # msgpack extension type
+_NUMBERS = "biufc"  # kinds of NumPy's types that arrays may have
+_DTYPE = re.compile(rf"[<>|][{_NUMBERS}][0-9]{{1,2}}")  # nothing else is shown to NumPy, which evaluates some names
+_LONGEST_ERROR = 1000  # characters: an error may quote what it is about, and that may be large
 
 
 class WireError(EngineCoreError):
@@ -141,23 +146,30 @@ ClientMessage = Hello | Add | Abort | Call | Bye
 ServerMessage = Welcome | Refused | Outputs | Idle | Reply | Dead
 
 
-def _schema() -> str:
-    """Changes whenever a message does."""
-    structs = [*get_args(ClientMessage), *get_args(ServerMessage)]
-    structs += [s for m in (messages, sampling) for s in vars(m).values() if isinstance(s, type)]
-    shapes = [
-        (s.__name__, [(field.name, str(field.type)) for field in msgspec.structs.fields(s)])
-        for s in structs
-        if issubclass(s, msgspec.Struct)
-    ]
+def schema_of(types: Iterable[type]) -> str:
+    """A word that changes whenever one of these structs and enums does: a default too, since defaults are not sent."""
+    shapes = {
+        (kind.__name__, repr(kind.__struct_config__.tag), *map(_field, msgspec.structs.fields(kind)))
+        if issubclass(kind, msgspec.Struct)
+        else (kind.__name__, *(f"{member.name} = {member.value!r}" for member in kind))
+        for kind in types
+        if issubclass(kind, msgspec.Struct | enum.Enum)
+    }
     return hashlib.blake2b(repr(sorted(shapes)).encode(), digest_size=8).hexdigest()
 
 
-SCHEMA = _schema()
+def _field(field: msgspec.structs.FieldInfo) -> str:
+    return f"{field.name}: {field.type} = {field.default!r} or {field.default_factory!r}"
+
+
+SCHEMA = schema_of(
+    kind
+    for names in (globals(), vars(messages), vars(sampling))
+    for kind in list(names.values())
+    if isinstance(kind, type)
+)
 """Front end and engine core must have the same one."""
 
-_client_messages = msgspec.msgpack.Decoder(ClientMessage)
-_server_messages = msgspec.msgpack.Decoder(ServerMessage)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -170,14 +182,18 @@ def encode(message: ClientMessage | ServerMessage) -> list[Frame]:
     frames: list[Frame] = [b""]
 
     def lift(value: Any) -> Any:
-        if type(value).__module__ != "numpy" or not hasattr(value, "tobytes") or value.dtype.hasobject:
-            raise TypeError(f"a value of type {type(value).__name__} has no plain form")
-        import numpy as np
+        kind = type(value).__name__
+        if type(value).__module__ == "numpy":
+            import numpy as np
 
-        if isinstance(value, np.generic):
-            return value.item()
-        frames.append(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        return msgspec.msgpack.Ext(_ARRAY, _encoder.encode((value.dtype.str, value.shape, len(frames) - 1)))
+            if isinstance(value, np.generic) and isinstance(plain := value.item(), int | float | str | bytes):
+                return plain
+            if type(value) is np.ndarray:
+                kind = f"{kind} of {value.dtype}"
+                if value.dtype.kind in _NUMBERS:
+                    frames.append(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+                    return msgspec.msgpack.Ext(_ARRAY, _encoder.encode((value.dtype.str, value.shape)))
+        raise TypeError(f"a value of type {kind} has no plain form")
 
     try:
         # a hook only where one may be needed: it costs what a step's outputs cost without it
@@ -186,6 +202,38 @@ def encode(message: ClientMessage | ServerMessage) -> list[Frame]:
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise WireError(f"cannot be sent to another process: {error}") from error
     return frames
+
+
+class _ArrayReader:
+    """Makes arrays of the frames after the first, one by one."""
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._frames = iter(frames)
+
+    def __call__(self, code: int, data: memoryview) -> Any:
+        if code != _ARRAY:
+            raise ValueError(f"unknown extension type {code}")
+        dtype, shape = msgspec.msgpack.decode(data, type=tuple[str, tuple[int, ...]])
+        if not _DTYPE.fullmatch(dtype):
+            raise ValueError(f"an array of {dtype[:20]!r}: only numbers travel in arrays")
+        if min(shape, default=0) < 0:
+            raise ValueError(f"an array of shape {shape}")
+        frame = next(self._frames, None)
+        if frame is None:
+            raise ValueError("fewer frames than arrays")
+        import numpy as np
+
+        return np.frombuffer(frame, np.dtype(dtype)).reshape(shape)
+
+    def check_used_up(self) -> None:
+        """Raise ValueError if a frame is left."""
+        if next(self._frames, None) is not None:
+            raise ValueError("more frames than arrays")
+
+
+_no_arrays = _ArrayReader(())
+_client_messages = msgspec.msgpack.Decoder(ClientMessage, ext_hook=_no_arrays)
+_server_messages = msgspec.msgpack.Decoder(ServerMessage, ext_hook=_no_arrays)
 
 
 def decode_client_message(frames: Sequence[Frame]) -> ClientMessage:
@@ -214,32 +262,21 @@ def _decode(decoder: "msgspec.msgpack.Decoder[Any]", frames: Sequence[Frame]) ->
     try:
         if len(frames) == 1:
             return decoder.decode(frames[0])
-        return msgspec.msgpack.Decoder(decoder.type, ext_hook=_ArrayReader(frames)).decode(frames[0])
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, RecursionError, IndexError) as error:
+        arrays = _ArrayReader(frames[1:])
+        message = msgspec.msgpack.Decoder(decoder.type, ext_hook=arrays).decode(frames[0])
+        arrays.check_used_up()
+        return message
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError, OverflowError) as error:
         raise _explained(frames[0], error) from error
-
-
-class _ArrayReader:
-    """Makes arrays of the frames that extension values name."""
-
-    def __init__(self, frames: Sequence[Frame]) -> None:
-        self._frames = frames
-
-    def __call__(self, code: int, data: memoryview) -> Any:
-        import numpy as np
-
-        if code != _ARRAY:
-            raise ValueError(f"unknown extension type {code}")
-        dtype, shape, index = msgspec.msgpack.decode(data, type=tuple[str, tuple[int, ...], int])
-        return np.frombuffer(self._frames[index], np.dtype(dtype)).reshape(shape)
 
 
 def _explained(frame: Frame, error: Exception) -> WireError:
     """The error, with whatever can still be read of whom the message is about."""
+    text = str(error)[:_LONGEST_ERROR]
     with suppress(msgspec.DecodeError, ValueError, RecursionError):
         match msgspec.msgpack.decode(frame):
             case [2, [str() as request_id, *_], *_]:
-                return WireError(str(error), request_id=request_id)
-            case [4, int() as call_id, *_]:
-                return WireError(str(error), call_id=call_id)
-    return WireError(str(error))
+                return WireError(text, request_id=request_id)
+            case [4, int() as call_id, *_] if not isinstance(call_id, bool):
+                return WireError(text, call_id=call_id)
+    return WireError(text)

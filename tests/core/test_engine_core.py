@@ -160,7 +160,7 @@ def test_without_feeding_a_lone_request_waits_for_each_token_and_two_share_the_q
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("get_statz", (), "no utility 'get_statz'; there are check_health, collective_rpc, get_stats, reset_prefix"),
+        ("get_statz", (), "no utility 'get_statz'; there are check_health, collective_rpc, get_stats, is_alive, pause"),
         ("__init__", (), "no utility '__init__'"),
         ("call", ("get_stats",), "no utility 'call'"),
         ("get_stats", (1,), "too many positional arguments"),

@@ -7,20 +7,12 @@ from random import Random
 from statistics import mean
 from typing import Any
 
+from enginecore.clock import VirtualClock
+from enginecore.conformance.oracle.model import OracleModel
+from enginecore.conformance.transcript import Transcript
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
-from enginecore_schedulers import enginecore_components
-from tests.scheduling.harnesses import make_harness
-
-COMPONENTS = {component.name: component for component in enginecore_components()}
-
-
-def make_policy(name, **settings):
-    """The policy as an engine would make it: its settings are validated, and defaults apply."""
-    component = COMPONENTS[name]
-    checked = component.settings(**settings)
-    return component.factory._policy(**{key: getattr(checked, key) for key in type(checked).model_fields})  # type: ignore[attr-defined]
-
+from tests.core.engines import make_core
 
 @dataclass
 class Job:
@@ -60,59 +52,65 @@ def job(name: str, at: float, prompt: int | list[int], tokens: int, *, salt: int
 
 
 class Trial:
-    """One policy, one workload, run to its end; every token and every block is checked on the way.
+    """One policy, one workload, on an engine core in virtual time, to the end; every token is checked.
 
-    Steps take `step_time` seconds and `token_time` more for each token. Everything else is as in `Conditions`.
+    Steps take `step_time` seconds, and `token_time` more for each token. `policy_settings` is the policy's own table,
+    `oracle` further settings of the executor, and everything else as in `load_settings`.
     """
 
-    def __init__(self, policy, jobs, *, step_time=1.0, token_time=0.0, oracle=None, watch=None, **conditions):
-        self.policy = make_policy(policy) if isinstance(policy, str) else policy
-        self.jobs = {job.name: Job(job.at, job.request) for job in jobs}
-        conditions = {"max_model_len": 4096, "num_blocks": 4096, "max_num_batched_tokens": 512, **conditions}
-        oracle = {"step_time": step_time, "token_time": token_time, **(oracle or {})}
-        self.harness = make_harness(policy=self.policy, oracle=oracle, **conditions)
+    def __init__(self, policy, jobs, *, step_time=1.0, token_time=0.0, policy_settings=None, oracle=None, **settings):
+        self.jobs = {each.name: Job(each.at, each.request) for each in jobs}
+        self.clock = VirtualClock()
+        self.core = make_core(
+            clock=self.clock,
+            oracle={"step_time": step_time, "token_time": token_time, "record": True, **(oracle or {})},
+            scheduler={"use": policy, policy: policy_settings or {}},
+            **{"num_kv_blocks": 4096, "max_num_batched_tokens": 512, **settings},
+        )
+        self.transcript = Transcript()
         for each in self.jobs.values():
-            self.harness.clock.call_at(each.at, partial(self._arrive, each))
-        self._run(watch)
+            self.clock.call_at(each.at, partial(self._arrive, each.request))
+        self._run()
+        self.transcript.check(OracleModel.of_engine(self.core.info))
+        self.stats = self.core.scheduler.get_stats()
+        assert self.stats.num_free_blocks == self.stats.num_blocks
+        (self.steps,) = self.core.executor.collective_rpc("get_history")
+        self.makespan = max(each.ended or 0.0 for each in self.jobs.values())
 
-    def _arrive(self, arriving):
-        self.harness.add(arriving.request)
+    def _arrive(self, request):
+        self.core.add_request(request)
+        self.transcript.begin(request)
 
-    def _run(self, watch):
-        harness = self.harness
+    def _run(self):
         while True:
-            if harness.scheduler.has_requests() or harness.num_in_flight:
-                harness.step()
-                self._look()
-                if watch:
-                    watch(self)
-            elif (event := harness.clock.next_event()) is not None:
-                harness.clock.wait(deadline=event)
+            if self.core.has_requests():
+                self._record(self.core.advance()[0])
+            elif (event := self.clock.next_event()) is not None:
+                self.clock.wait(deadline=event)
             else:
-                break
-        harness.run()  # nothing is left to do: checks all tokens, and that no block is lost
-        self.makespan = max((each.ended or 0.0 for each in self.jobs.values()), default=0.0)
+                return
 
-    def _look(self):
-        now, transcript = self.harness.clock.now(), self.harness.transcript
-        for name, each in self.jobs.items():
-            if each.ended is None and name in transcript:
-                story = transcript[name]
-                each.token_times += [now] * (len(story.token_ids) - len(each.token_times))
-                if story.terminal:
-                    each.ended, each.error = now, story.terminal.error
+    def _record(self, outputs):
+        for due in outputs.values():
+            self.transcript.record(due.outputs)
+            for output in due.outputs:
+                of = self.jobs[output.request_id]
+                of.token_times += [self.clock.now()] * len(output.new_token_ids)
+                if output.finish_reason is not None:
+                    of.ended, of.error = self.clock.now(), output.error
 
     def __getitem__(self, name) -> Job:
         return self.jobs[name]
 
     @property
-    def stats(self):
-        return self.harness.scheduler.get_stats()
-
-    @property
     def computed_tokens(self):
         """Tokens that went through the model."""
-        return sum(plan.total_num_scheduled_tokens for plan in self.harness.plans)
+        return sum(step.plan.total_num_scheduled_tokens for step in self.steps)
+
+    @property
+    def hit_share(self):
+        """Share of prompt tokens that the prefix cache had."""
+        return self.stats.prefix_cache_hits / self.stats.prefix_cache_queries
 
     def of(self, prefix=""):
         """Jobs whose names begin so."""

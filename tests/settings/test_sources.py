@@ -20,6 +20,7 @@ def test_defaults():
         "device": "auto",
         "max_model_len": None,
         "max_num_seqs": 256,
+        "max_num_waiting": None,
         "max_num_batched_tokens": 2048,
         "block_size": 16,
         "num_kv_blocks": None,
@@ -27,6 +28,7 @@ def test_defaults():
         "enable_prefix_caching": True,
         "enable_chunked_prefill": True,
         "seed": 0,
+        "startup_timeout": 600.0,
         "shutdown_timeout": 0.0,
     }
     assert {table: tables[table]["use"] for table in TABLES.values()} == {

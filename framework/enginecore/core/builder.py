@@ -73,6 +73,7 @@ def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Ex
         executor=executor,
         reporter=Reporter(loaded.registry.observers, scheduler, clock),
         clock=clock,
+        max_num_waiting=loaded.settings.max_num_waiting,
         check_invariants=loaded.settings.debug.check_invariants,
     )
 

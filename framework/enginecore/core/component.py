@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from enginecore.errors import EngineCoreError, PluginError
-from enginecore.interfaces import Executor, KVCacheManager, Scheduler, Tokenizer, Transport
+from enginecore.interfaces import ChannelTransport, Executor, KVCacheManager, Scheduler, Tokenizer, Transport
 from enginecore.plugin import Component, Kind
 
 INTERFACES: Mapping[Kind, type] = {
@@ -38,7 +38,7 @@ def build_component(component: Component, settings: Any, context: Any) -> Any:
 
 def _check_interface(component: Component, built: object) -> None:
     """Types are a type checker's affair; a member that is missing would be noticed only in the middle of a step."""
-    interface = INTERFACES[component.kind]
+    interface = ChannelTransport if "channels" in component.capabilities else INTERFACES[component.kind]
     missing = [
         f"{name}()" if inspect.isfunction(member) else name
         for name, member in vars(interface).items()

@@ -1,20 +1,19 @@
 """EngineCore: one scheduler, one executor, and the steps between them."""
 
 import itertools
-import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from enginecore.clock import Clock
 from enginecore.core.admission_checks import checked_params
+from enginecore.core.life import Life
 from enginecore.core.reporting import Reporter
 from enginecore.core.step_errors import step_errors
-from enginecore.core.utilities import Utilities
-from enginecore.errors import EngineDeadError, InvalidRequestError, InvariantError
+from enginecore.core.utilities import Utilities, call_utility
+from enginecore.errors import InvalidRequestError, InvariantError
 from enginecore.interfaces import Executor, Outputs, Scheduler
 from enginecore.messages import (
     EngineCoreOutputs,
@@ -27,10 +26,6 @@ from enginecore.messages import (
 )
 from enginecore.request import Request
 
-NAP = 0.001
-"""Seconds to sleep at a time while the scheduler puts requests off."""
-
-T = TypeVar("T")
 StepResult = tuple[Mapping[int, EngineCoreOutputs], bool]
 
 
@@ -63,6 +58,7 @@ class EngineCore:
         executor: Executor,
         reporter: Reporter,
         clock: Clock,
+        max_num_waiting: int | None = None,
         check_invariants: bool = False,
     ) -> None:
         self.info = info
@@ -72,14 +68,14 @@ class EngineCore:
         self._reporter = reporter
         self._clock = clock
         self._checks = check_invariants
-        self._utilities = Utilities(scheduler, executor)
-        self._pid = os.getpid()
+        self._life = Life(clock)
+        self._utilities = Utilities(scheduler, executor, info.components["executor"], self._life)
+        self._most_unfinished = None if max_num_waiting is None else info.max_num_seqs + max_num_waiting
         self._arrivals = itertools.count()
         self._aborts: SimpleQueue[list[str]] = SimpleQueue()
         self._in_flight: deque[Submitted] = deque()
-        self._failure: BaseException | None = None
-        self._wake: Future[None] | None = None  # of whoever waits for the executor
-        executor.register_failure_callback(self._fail)
+        self._may_owe_outputs = False  # matters while paused: the scheduler does not tell them from requests
+        executor.register_failure_callback(self._life.fail)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -87,10 +83,10 @@ class EngineCore:
         """Accept a request. What the scheduler refuses ends by an output with reason ERROR.
 
         Raises:
-            InvalidRequestError: it can never run, or its id is taken; says why.
+            InvalidRequestError: it can never run, its id is taken, or too many wait; says why.
             EngineDeadError: the engine has failed.
         """
-        self._check_alive()
+        self._life.check()
         params = checked_params(request, self.info, self._capabilities)
         accepted = Request(
             request,
@@ -100,9 +96,12 @@ class EngineCore:
             max_model_len=self.info.max_model_len,
             eos_token_ids=self.info.eos_token_ids,
         )
-        with self._dying_of("add_request", spared=InvalidRequestError):
-            self._process_aborts()  # an id is free again once its abort was asked for
+        with self._life.dying_of("add_request", spared=InvalidRequestError):
+            self._process_aborts()  # an id is free again once its abort was asked for, and so is a place
+            if self._most_unfinished is not None:
+                self._check_room(request.request_id, self._most_unfinished)
             self.scheduler.add_request(accepted)
+        self._may_owe_outputs = True
         self._reporter.added(accepted)
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
@@ -111,9 +110,15 @@ class EngineCore:
         """
         self._aborts.put(list(request_ids))
 
+    def abort_client(self, client_index: int) -> None:
+        """End all requests of a front end that is gone."""
+        with self._life.dying_of("abort_client"):
+            unfinished = self.scheduler.unfinished_requests
+            self.abort_requests(request.request_id for request in unfinished if request.client_index == client_index)
+
     def finish_all(self, reason: FinishReason) -> Mapping[int, EngineCoreOutputs]:
         """End all requests; their terminal outputs by client."""
-        with self._dying_of("finish_all"):
+        with self._life.dying_of("finish_all"):
             self._process_aborts()
             unfinished = [request.request_id for request in self.scheduler.unfinished_requests]
             self.scheduler.finish_requests(unfinished, reason)
@@ -121,7 +126,13 @@ class EngineCore:
 
     def has_requests(self) -> bool:
         """Whether `advance` has anything to do."""
-        return bool(self._in_flight) or not self._aborts.empty() or self.scheduler.has_requests()
+        if self._in_flight or not self._aborts.empty():
+            return True
+        return self._may_owe_outputs if self.is_paused else self.scheduler.has_requests()
+
+    def has_unfinished_requests(self) -> bool:
+        """Whether a request has not ended; true of a paused engine that has nothing to do, too."""
+        return bool(self.scheduler.unfinished_requests)
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -131,8 +142,10 @@ class EngineCore:
         Raises:
             EngineDeadError: this one or an earlier one failed; `__cause__` says why.
         """
-        self._check_alive()
-        with self._dying_of("a step"):
+        self._life.check()
+        with self._life.dying_of("a step"):
+            if not self.has_requests():
+                return {}, False
             return self.step() if self._capabilities.max_concurrent_batches == 1 else self.step_with_batch_queue()
 
     def step(self) -> StepResult:
@@ -161,6 +174,8 @@ class EngineCore:
 
     def _submit(self) -> Submitted | None:
         """Plan a step and hand it to the executor; None if there is nothing to run."""
+        if self.is_paused:
+            return None
         started = self._clock.now()
         scheduled = self.scheduler.schedule()
         if self._checks:
@@ -176,22 +191,10 @@ class EngineCore:
         """Wait for a step, and have it sampled if the executor wants to be asked."""
         scheduled, running, grammar, _, _ = submitted
         with step_errors(scheduled):
-            output = self._await(running)
+            output = self._life.wait(running)
             if output is None:
-                output = self._await(self.executor.sample_tokens(scheduled.step, grammar))
+                output = self._life.wait(self.executor.sample_tokens(scheduled.step, grammar))
             return output
-
-    def _await(self, running: "Future[T]") -> T:
-        """Wait for a future of the executor, or for its failure callback, which may come instead."""
-        if not running.done():
-            self._wake = wake = Future[None]()
-            running.add_done_callback(lambda _: _resolve(wake))
-            if self._failure is None:
-                self._clock.wait(wake)
-            self._wake = None
-        if not running.done() and self._failure is not None:
-            raise self._failure
-        return running.result()
 
     def _settle(self, submitted: Submitted, output: ModelRunnerOutput) -> StepResult:
         outputs = self.scheduler.update_from_output(submitted.scheduled, output)
@@ -203,7 +206,10 @@ class EngineCore:
     def _idle(self) -> StepResult:
         """Nothing ran. That is progress only if somebody was told something, or nobody is left."""
         outputs = self.scheduler.take_outputs()
-        if self.scheduler.has_requests() and not outputs and not self._nap():
+        self._may_owe_outputs = False
+        if self.is_paused or outputs or not self.scheduler.has_requests():
+            return self._outputs(outputs), False
+        if not self._life.nap(self.scheduler.wake_time):
             stuck = self.scheduler.unfinished_requests
             first = next(iter(stuck), None)
             stats = self.scheduler.get_stats()
@@ -214,14 +220,6 @@ class EngineCore:
                 f"max_num_seqs = {self.info.max_num_seqs}"
             )
         return self._outputs(outputs), False
-
-    def _nap(self) -> bool:
-        """Let time pass towards the scheduler's wake-up time, if it has one; briefly, since requests may arrive."""
-        wake_time = self.scheduler.wake_time
-        if wake_time is None:
-            return False
-        self._clock.wait(deadline=min(wake_time, self._clock.now() + NAP))
-        return True
 
     def _outputs(self, outputs: Outputs) -> Mapping[int, EngineCoreOutputs]:
         self._reporter.emitted(outputs)
@@ -237,6 +235,16 @@ class EngineCore:
             self.scheduler.abort_requests(request_ids)
             self._reporter.aborted(request_ids)
 
+    def _check_room(self, request_id: str, most: int) -> None:
+        unfinished = len(self.scheduler.unfinished_requests)
+        if unfinished >= most:
+            running = self.scheduler.get_stats().num_running
+            raise InvalidRequestError(
+                f"request {request_id!r} is refused: {running} are running and {unfinished - running} waiting, and "
+                f"beyond max_num_seqs = {self.info.max_num_seqs} at most max_num_waiting = "
+                f"{most - self.info.max_num_seqs} may wait; try again later"
+            )
+
     def _check_plan(self, scheduled: SchedulerOutput) -> None:
         """Budget, as of `debug.check_invariants`, and the scheduler's own books."""
         tokens, requests = scheduled.total_num_scheduled_tokens, len(scheduled.num_scheduled_tokens)
@@ -249,55 +257,31 @@ class EngineCore:
 
     # -- control ---------------------------------------------------------------------------------------------------
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is scheduled until the utility `resume` is called."""
+        return self._utilities.is_paused
+
     def call_utility(self, name: str, *args: Any) -> Any:
         """A control call; see `Utilities` for the names.
 
         Raises:
             InvalidRequestError: no such utility, or wrong arguments.
+            UtilityError: it failed, at no cost to anybody else; says how.
             EngineDeadError: the engine has failed.
         """
-        self._check_alive()
-        with self._dying_of("abort_requests"):
+        self._life.check()
+        with self._life.dying_of("abort_requests"):
             self._process_aborts()
-        return self._utilities.call(name, *args)
+        self._may_owe_outputs = True
+        return call_utility(self._utilities, name, args)
+
+    def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
+        """Call `callback` once, from any thread, when the engine core has failed; at once if it has already."""
+        self._life.register(callback)
 
     def shutdown(self) -> None:
         """Release the executor. May be called more than once."""
-        if self._failure is None:
-            self._failure = EngineDeadError("the engine core was shut down")
+        self._life.end()
         self._in_flight.clear()
         self.executor.shutdown()
-
-    @contextmanager
-    def _dying_of(self, what: str, spared: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-        """Whatever escapes here, but for what is spared, leaves the books in an unknown state: the engine is dead."""
-        try:
-            yield
-        except spared:
-            raise
-        except BaseException as error:
-            self._fail(error)
-            if not isinstance(error, Exception):  # an interrupt goes on as what it is
-                raise
-            raise EngineDeadError(f"the engine core has failed in {what}: {type(error).__name__}: {error}") from error
-
-    def _fail(self, error: BaseException) -> None:
-        """Remember the first failure, and wake whoever waits for the executor. From any thread."""
-        if self._failure is None:
-            self._failure = error
-        if (wake := self._wake) is not None:
-            _resolve(wake)
-
-    def _check_alive(self) -> None:
-        if os.getpid() != self._pid:
-            raise EngineDeadError(
-                f"this engine core runs in process {self._pid}, and this is process {os.getpid()}, forked from it: its "
-                "threads were left behind; start an engine here, in a process made by spawn"
-            )
-        if self._failure is not None:
-            raise EngineDeadError(f"the engine core is dead: {self._failure}") from self._failure
-
-
-def _resolve(wake: "Future[None]") -> None:
-    with suppress(InvalidStateError):  # the future and the failure may come at the same time
-        wake.set_result(None)

@@ -1,43 +1,56 @@
 """Control calls, by name."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+import reprlib
+import traceback
+from collections.abc import Iterable, Mapping
+from types import GenericAlias
+from typing import Any, NamedTuple, get_type_hints
 
-from enginecore.errors import InvalidRequestError
+import msgspec
+
+from enginecore.core.life import Life
+from enginecore.errors import EngineDeadError, InvalidRequestError, UtilityError
 from enginecore.interfaces import Executor, Scheduler
 from enginecore.messages import SchedulerStats
 
 
 class Utilities:
-    """The methods below are what `call_utility` reaches; a name that is none of them is refused."""
+    """Its public methods are what `call_utility` reaches; their annotations say what may come over a wire.
 
-    def __init__(self, scheduler: Scheduler, executor: Executor) -> None:
+    Attributes:
+        is_paused: Whether nothing is to be scheduled until `resume` is called.
+    """
+
+    def __init__(self, scheduler: Scheduler, executor: Executor, executor_name: str, life: Life) -> None:
+        self.is_paused = False
         self._scheduler = scheduler
         self._executor = executor
-        self._methods: Mapping[str, Callable[..., Any]] = {
-            method.__name__: method
-            for method in (self.reset_prefix_cache, self.get_stats, self.collective_rpc, self.check_health)
-        }
+        self._executor_name = executor_name
+        self._life = life
 
-    def call(self, name: str, *args: Any) -> Any:
-        """Call one.
+    def is_alive(self) -> bool:
+        """True: somebody answers."""
+        return True
 
-        Raises:
-            InvalidRequestError: no such utility, or its arguments are wrong.
+    def check_health(self) -> None:
+        """Raise EngineDeadError if the executor cannot run steps."""
+        self._executor.check_health()
+
+    def pause(self) -> None:
+        """Schedule nothing more until `resume`. Steps in flight are settled. Requests are still accepted, and queued;
+        aborts and control calls work.
         """
-        method = self._methods.get(name)
-        if method is None:
-            raise InvalidRequestError(f"no utility {name!r}; there are {', '.join(sorted(self._methods))}")
-        try:
-            inspect.signature(method).bind(*args)
-        except TypeError as error:
-            raise InvalidRequestError(f"utility {name}{inspect.signature(method)}: {error}") from None
-        return method(*args)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Go on."""
+        self.is_paused = False
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Forget all cached blocks; see `Scheduler.reset_prefix_cache`."""
-        return self._scheduler.reset_prefix_cache(reset_running_requests)
+        with self._life.dying_of("reset_prefix_cache"):  # half-way through preemptions requests are nowhere
+            return self._scheduler.reset_prefix_cache(reset_running_requests)
 
     def get_stats(self) -> SchedulerStats:
         """The scheduler's gauges and counters."""
@@ -47,6 +60,84 @@ class Utilities:
         """Call a method of every worker; one result per rank."""
         return self._executor.collective_rpc(method, *args)
 
-    def check_health(self) -> None:
-        """Raise EngineDeadError if the executor cannot run steps."""
-        self._executor.check_health()
+    def start_profile(self, folder: str) -> None:
+        """Begin to record what the workers do; `stop_profile` writes it to `folder`."""
+        self._profile("start_profile", folder)
+
+    def stop_profile(self) -> list[str]:
+        """Write what was recorded since `start_profile`; the path of each rank's trace."""
+        return self._profile("stop_profile")
+
+    def _profile(self, method: str, *args: Any) -> list[Any]:
+        try:
+            return self._executor.collective_rpc(method, *args)
+        except AttributeError as error:
+            raise UtilityError(f"executor {self._executor_name!r} cannot be profiled: {error}") from error
+
+
+class _Form(NamedTuple):
+    """What a utility takes and gives."""
+
+    signature: inspect.Signature
+    hints: Mapping[str, Any]
+
+
+_FORMS: Mapping[str, _Form] = {
+    name: _Form(inspect.Signature(list(inspect.signature(method).parameters.values())[1:]), get_type_hints(method))
+    for name, method in vars(Utilities).items()
+    if inspect.isfunction(method) and not name.startswith("_")
+}
+
+
+def utility_result_type(name: str) -> Any:
+    """What a utility is declared to return; a value that came as plain data is converted to it.
+
+    Raises:
+        InvalidRequestError: there is no such utility.
+    """
+    return _form(name).hints["return"]
+
+
+def call_utility(utilities: Utilities, name: str, args: Iterable[Any]) -> Any:
+    """Call a utility by name, with arguments that may be plain data.
+
+    Raises:
+        InvalidRequestError: there is none of this name, or its arguments are wrong.
+        EngineDeadError: the executor is dead, or the call has cost the engine its life.
+        UtilityError: anything else that went wrong in it.
+    """
+    arguments = _checked(name, _form(name), args)
+    try:
+        return getattr(utilities, name)(*arguments)
+    except (InvalidRequestError, EngineDeadError, UtilityError):
+        raise
+    except Exception as error:
+        raise UtilityError(
+            f"utility {name!r} failed: {type(error).__name__}: {error}",
+            traceback="".join(traceback.format_exception(error)),
+        ) from error
+
+
+def _form(name: str) -> _Form:
+    if name not in _FORMS:
+        raise InvalidRequestError(f"no utility {name!r}; there are {', '.join(sorted(_FORMS))}")
+    return _FORMS[name]
+
+
+def _checked(name: str, form: _Form, args: Iterable[Any]) -> tuple[Any, ...]:
+    """The arguments, as the types that the utility declares."""
+    try:
+        bound = form.signature.bind(*args)
+    except TypeError as error:
+        raise InvalidRequestError(f"utility {name}{form.signature}: {error}") from None
+    for argument, value in bound.arguments.items():
+        wanted = form.hints[argument]
+        if form.signature.parameters[argument].kind is inspect.Parameter.VAR_POSITIONAL:
+            wanted = GenericAlias(tuple, (wanted, ...))
+        try:
+            bound.arguments[argument] = msgspec.convert(value, wanted)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise InvalidRequestError(
+                f"utility {name}{form.signature}: argument {argument!r} is {reprlib.repr(value)}: {error}"
+            ) from None
+    return bound.args

@@ -56,21 +56,23 @@ class Detokenizer:
         Raises:
             PluginError: the tokenizer gave something else than text.
         """
+        matcher, step = self._matcher, self._stream.step
         for count, token_id in enumerate(token_ids, 1):
-            self._num_tokens += 1
-            text = self._stream.step(token_id)
+            text = step(token_id)
             if not text:
                 self._open_ids.append(token_id)
                 continue
-            check_text(text)
+            if type(text) is not str:
+                check_text(text)
             if self._open_ids:
                 self._open_ids.clear()
-            if self._matcher is None:
+            if matcher is None:
                 self._released.append(text)
                 continue
-            self._scan(text, self._matcher)
+            self._scan(text, matcher, self._num_tokens + count)
             if self.stop_string is not None:
                 return count
+        self._num_tokens += len(token_ids)
         return len(token_ids)
 
     def finish(self) -> None:
@@ -88,7 +90,7 @@ class Detokenizer:
             if self._matcher is None:
                 self._released.append(tail)
             else:
-                self._scan(tail, self._matcher)
+                self._scan(tail, self._matcher, self._num_tokens)
         self._released.append(self._held)
         self._held = ""
 
@@ -98,9 +100,12 @@ class Detokenizer:
         self._released = []
         return text
 
-    def _scan(self, text: str, matcher: StopStringMatcher) -> None:
-        """Release what cannot belong to a stop string any more; set `stop_string` if one is completed."""
-        scan = matcher.pass_over if self._num_tokens <= self._min_tokens else matcher.find
+    def _scan(self, text: str, matcher: StopStringMatcher, num_tokens: int) -> None:
+        """Release what cannot belong to a stop string any more; set `stop_string` if one is completed.
+
+        `text` is completed by token number `num_tokens`.
+        """
+        scan = matcher.pass_over if num_tokens <= self._min_tokens else matcher.find
         self._state, end, self.stop_string = scan(self._state, text)
         if self.stop_string is None:
             known = self._held + text

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from enginecore.errors import InvalidRequestError
 from enginecore.interfaces import ServerChannel
-from enginecore.loop.queues import Failed, FromPeer, PeerGone, Queues, ToPeer, Unreadable
+from enginecore.loop.queues import Failed, FromPeer, PeerGone, Queues, ToPeer, Unreadable, Wakeup
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from enginecore.wire import (
     Abort,
@@ -40,7 +40,8 @@ class InputThread:
         self._server = server
         self._core = core
         self._queues = queues
-        self._stop_reading, self._stop_writing = os.pipe()
+        self._control, self._controlled_by = os.pipe()
+        os.set_blocking(self._controlled_by, False)
         self._thread = threading.Thread(target=self._run, name="engine-core-input", daemon=True)
 
     def start(self) -> None:
@@ -49,21 +50,30 @@ class InputThread:
 
     def stop(self, timeout: float) -> bool:
         """End; whether it did within `timeout` seconds."""
-        os.close(self._stop_writing)
+        os.close(self._controlled_by)
         self._thread.join(timeout)
         if not self._thread.is_alive():
-            os.close(self._stop_reading)
+            os.close(self._control)
         return not self._thread.is_alive()
+
+    @property
+    def wakeup_fd(self) -> int:
+        """Whatever is written here wakes the busy loop. For `signal.set_wakeup_fd`: a signal that comes while the loop
+        is about to wait would not be noticed until something else arrives.
+        """
+        return self._controlled_by
 
     def _run(self) -> None:
         try:
             poll = select.poll()
             poll.register(self._server.fileno(), select.POLLIN)
-            poll.register(self._stop_reading, select.POLLIN)
+            poll.register(self._control, select.POLLIN)
             while True:
                 self._receive_all()
-                if any(fd == self._stop_reading for fd, _ in poll.poll()):
-                    return
+                if any(fd == self._control for fd, _ in poll.poll()):
+                    if not os.read(self._control, 512):
+                        return
+                    self._queues.inbox.put(Wakeup())
         except BaseException as error:
             self._queues.inbox.put(Failed("the input thread", error))
 

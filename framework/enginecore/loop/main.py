@@ -45,14 +45,16 @@ class Signals:
             signal.signal(number, self._handle)
 
     @contextmanager
-    def calling(self, act: Callable[[str], None]) -> Iterator[None]:
-        """Meanwhile a signal calls `act`; one that came before does so now."""
+    def calling(self, act: Callable[[str], None], wakeup_fd: int) -> Iterator[None]:
+        """Meanwhile a signal wakes the loop by `wakeup_fd` and calls `act`; one that came before does so now."""
         self._act = act
+        signal.set_wakeup_fd(wakeup_fd)
         if self.received is not None:
             act(self._reason(self.received))
         try:
             yield
         finally:
+            signal.set_wakeup_fd(-1)
             self._act = self._ignore
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -149,7 +151,7 @@ def _run(core: EngineCoreApi, server: ServerChannel, shutdown_timeout: float, li
     receiving, sending = InputThread(server, core, queues), OutputThread(server, core, queues)
     receiving.start()
     sending.start()
-    with life.signals.calling(proc.request_shutdown):
+    with life.signals.calling(proc.request_shutdown, receiving.wakeup_fd):
         gc.collect()
         gc.freeze()  # what start-up made stays; no collection need look at it again
         life.report(Started(dict(server.address)))

@@ -113,6 +113,9 @@ class EngineSettings(BaseSettings):
         "auto: the most that fits in the KV cache.",
     )
     max_num_seqs: int = Field(default=256, ge=1, description="Running requests at most.")
+    max_num_waiting: int | None = Field(
+        default=None, ge=0, description="Requests beyond max_num_seqs that may wait; more are refused. Unset: no limit."
+    )
     max_num_batched_tokens: int = Field(default=2048, ge=1, description="Tokens in a step at most.")
     block_size: int = Field(default=16, ge=1, description="Tokens per KV block.")
     num_kv_blocks: int | None = Field(
@@ -128,6 +131,9 @@ class EngineSettings(BaseSettings):
     enable_chunked_prefill: bool = Field(default=True, description="A prompt may be split over several steps.")
     seed: int = Field(
         default=0, ge=-(1 << 63), lt=1 << 63, description="Of all that is drawn without a seed of its own."
+    )
+    startup_timeout: float = Field(
+        default=600.0, gt=0, description="Seconds for an engine core in a process of its own to become ready."
     )
     shutdown_timeout: float = Field(default=0.0, ge=0, description="Seconds for running requests to end at shutdown.")
 

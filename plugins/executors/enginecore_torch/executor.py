@@ -141,6 +141,8 @@ class SingleExecutor:
         self._alive()
 
     def shutdown(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
         self._runner = None
         self._on_failure.clear()
 

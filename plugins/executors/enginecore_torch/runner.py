@@ -12,12 +12,13 @@ from enginecore.sampling import SamplingParams
 from enginecore_torch.architectures import Model
 from enginecore_torch.attention import AttentionBackend
 from enginecore_torch.input_batch import InputBatch, StepInputs
+from enginecore_torch.profiling import Profiler
 from enginecore_torch.sampler import Sampled, sample
 
 BAD_LOGITS = "the model gave no usable logits for this request (not a number, or every token is banned)"
 
 
-REMOTE_METHODS = ("attention_backend", "num_requests")
+REMOTE_METHODS = ("attention_backend", "num_requests", "start_profile", "stop_profile")
 """What `collective_rpc` reaches."""
 
 
@@ -30,6 +31,7 @@ class ModelRunner:
         self._batch = batch
         self._device = device
         self._kv_caches: list[Any] = []
+        self._profiler = Profiler(rank=0, device=device)
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -53,6 +55,18 @@ class ModelRunner:
     def attention_backend(self) -> str:
         """Name of the attention backend in use."""
         return self._attention.name
+
+    def start_profile(self, folder: str) -> None:
+        """Begin to record; see `Profiler`."""
+        self._profiler.start(folder)
+
+    def stop_profile(self) -> str:
+        """Write what was recorded; the path of the file."""
+        return self._profiler.stop()
+
+    def close(self) -> None:
+        """End what outlives an object that is merely dropped."""
+        self._profiler.close()
 
     @torch.inference_mode()
     def dummy_run(self, lengths: Sequence[int]) -> None:

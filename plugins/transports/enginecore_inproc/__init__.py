@@ -9,8 +9,7 @@ class InprocSettings(ComponentSettings):
     """Settings of the `inproc` transport.
 
     Attributes:
-        codec_round_trip: Send requests and outputs through the codec, as a transport between processes would. For
-            tests.
+        codec_round_trip: Send requests and outputs through the codec, as transports between processes do. For tests.
     """
 
     codec_round_trip: bool = False
@@ -18,9 +17,9 @@ class InprocSettings(ComponentSettings):
 
 def make_transport(settings: InprocSettings, context: TransportContext) -> Any:
     """Factory of the transport."""
-    from enginecore_inproc.transport import InprocTransport
+    from enginecore_inproc.transport import Direct, InprocTransport, ThroughWire
 
-    return InprocTransport(settings.codec_round_trip, context)
+    return InprocTransport(ThroughWire() if settings.codec_round_trip else Direct(), context)
 
 
 @hookimpl

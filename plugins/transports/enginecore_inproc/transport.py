@@ -1,37 +1,66 @@
 """Engine core and front end in one thread: a message is a call."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, cast
 
-import msgspec
-
-from enginecore.errors import EngineDeadError
+from enginecore import wire
+from enginecore.errors import EngineCoreError, EngineDeadError
 from enginecore.interfaces import EngineCoreApi
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo, FinishReason
 from enginecore.plugin import TransportContext
 
-M = TypeVar("M", bound=msgspec.Struct)
+
+class Carrier(Protocol):
+    """How messages get to the other side."""
+
+    def request(self, request: EngineCoreRequest) -> EngineCoreRequest:
+        """What the engine core gets."""
+        ...
+
+    def outputs(self, outputs: EngineCoreOutputs) -> EngineCoreOutputs:
+        """What the front end gets."""
+        ...
+
+
+class Direct:
+    """Hands them over."""
+
+    def request(self, request: EngineCoreRequest) -> EngineCoreRequest:
+        return request
+
+    def outputs(self, outputs: EngineCoreOutputs) -> EngineCoreOutputs:
+        return outputs
+
+
+class ThroughWire:
+    """What the other side of a process boundary would get."""
+
+    def request(self, request: EngineCoreRequest) -> EngineCoreRequest:
+        return cast(wire.Add, wire.decode_client_message(wire.encode(wire.Add(request=request)))).request
+
+    def outputs(self, outputs: EngineCoreOutputs) -> EngineCoreOutputs:
+        return cast(wire.Outputs, wire.decode_server_message(wire.encode(wire.Outputs(outputs=outputs)))).outputs
 
 
 class InprocTransport:
     """Fills `Transport`."""
 
-    def __init__(self, codec_round_trip: bool, context: TransportContext) -> None:
-        self._carry: Callable[[Any], Any] = through_codec if codec_round_trip else as_it_is
+    def __init__(self, carrier: Carrier, context: TransportContext) -> None:
+        self._carrier = carrier
         self._context = context
 
     def connect(self) -> "InprocClient":
-        return InprocClient(self._context, self._carry)
+        return InprocClient(self._context, self._carrier)
 
 
 class InprocClient:
     """Fills `EngineCoreClient`. Not thread-safe: whoever calls runs the engine core."""
 
-    def __init__(self, context: TransportContext, carry: Callable[[Any], Any]) -> None:
+    def __init__(self, context: TransportContext, carrier: Carrier) -> None:
         self._core: EngineCoreApi = context.start_engine_core()
         self._context = context
-        self._carry = carry
+        self._carrier = carrier
         self._due: deque[EngineCoreOutputs] = deque()
         self._closed = False
 
@@ -39,21 +68,32 @@ class InprocClient:
     def info(self) -> EngineInfo:
         return self._core.info
 
+    @property
+    def client_index(self) -> int:
+        """The engine core has no other front end."""
+        return 0
+
     def add_request(self, request: EngineCoreRequest) -> None:
         self._check_open()
-        self._core.add_request(self._carry(request))
+        self._core.add_request(self._carrier.request(request))
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
         if not self._closed:
             self._core.abort_requests(request_ids)
 
     def get_output(self) -> EngineCoreOutputs:
-        if not self._due and not self._closed and self._core.has_requests():
-            self._keep(self._core.advance()[0])
+        """As in `EngineCoreClient`.
+
+        Raises:
+            EngineDeadError: the engine core has failed.
+            EngineCoreError: it is paused, and nobody else could resume it.
+        """
+        if not self._due and not self._closed:
+            self._step()
         if self._due:
             return self._due.popleft()
         self._check_open()
-        return EngineCoreOutputs(idle=not self._core.has_requests())
+        return EngineCoreOutputs(idle=not (self._core.has_requests() or self._is_held_up()))
 
     def call_utility(self, name: str, *args: Any) -> Any:
         self._check_open()
@@ -72,6 +112,19 @@ class InprocClient:
         finally:
             self._core.shutdown()
 
+    def _step(self) -> None:
+        if self._core.has_requests():
+            self._keep(self._core.advance()[0])
+        elif self._is_held_up():
+            raise EngineCoreError(
+                "the engine core is paused while requests are unfinished, and this thread alone can resume it: to wait "
+                'for outputs would be to wait for ever; call_utility("resume") first, or abort them'
+            )
+
+    def _is_held_up(self) -> bool:
+        """Whether requests are unfinished, and only `resume` is missing."""
+        return self._core.is_paused and self._core.has_unfinished_requests()
+
     def _drain(self) -> None:
         clock = self._context.clock
         deadline = clock.now() + self._context.shutdown_timeout
@@ -83,18 +136,8 @@ class InprocClient:
             return  # whoever asked for outputs was told; nothing is left to drain
 
     def _keep(self, outputs: Mapping[int, EngineCoreOutputs]) -> None:
-        self._due.extend(self._carry(due) for due in outputs.values())
+        self._due.extend(self._carrier.outputs(due) for due in outputs.values())
 
     def _check_open(self) -> None:
         if self._closed:
             raise EngineDeadError("the engine core was shut down")
-
-
-def as_it_is(message: M) -> M:
-    """Hand a message over."""
-    return message
-
-
-def through_codec(message: M) -> M:
-    """What the other side of a process boundary would get."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
