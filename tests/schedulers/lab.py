@@ -14,6 +14,9 @@ from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
 from tests.core.engines import make_core
 
+VOCABULARY = 16
+
+
 @dataclass
 class Job:
     """A request, when it comes, and when its tokens came."""
@@ -43,11 +46,19 @@ class Job:
         return max((b - a for a, b in itertools.pairwise(self.token_times)), default=0.0)
 
 
-def job(name: str, at: float, prompt: int | list[int], tokens: int, *, salt: int = 0, **fields: Any) -> Job:
-    """A request for exactly `tokens` tokens; a prompt that is given by its length is like no other's."""
-    random = Random(f"{name} {salt}")
-    ids = [random.randrange(250) for _ in range(prompt)] if isinstance(prompt, int) else prompt
-    params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+def job(
+    name: str, at: float, prompt: int | list[int], tokens: int, *, max_tokens: int | None = None, **fields: Any
+) -> Job:
+    """A request that gets exactly `tokens` tokens; a prompt that is given by its length is like no other's.
+
+    With `max_tokens`, that is all that the request says: it ends before, by a stop token that nobody foresees.
+    """
+    random = Random(name)
+    ids = [random.randrange(VOCABULARY) for _ in range(prompt)] if isinstance(prompt, int) else prompt
+    end = {"max_tokens": tokens} if max_tokens is None else {
+        "max_tokens": max_tokens, "min_tokens": tokens - 1, "stop_token_ids": tuple(range(VOCABULARY)),
+    }  # fmt: skip
+    params = SamplingParams(temperature=0, ignore_eos=True, **end)
     return Job(at, EngineCoreRequest(request_id=name, prompt_token_ids=ids, params=params, **fields))
 
 
@@ -63,7 +74,14 @@ class Trial:
         self.clock = VirtualClock()
         self.core = make_core(
             clock=self.clock,
-            oracle={"step_time": step_time, "token_time": token_time, "record": True, **(oracle or {})},
+            oracle={
+                "step_time": step_time,
+                "token_time": token_time,
+                "record": True,
+                "verify": False,
+                "vocab_size": VOCABULARY,
+                **(oracle or {}),
+            },
             scheduler={"use": policy, policy: policy_settings or {}},
             **{"num_kv_blocks": 4096, "max_num_batched_tokens": 512, **settings},
         )

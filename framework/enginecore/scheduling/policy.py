@@ -108,7 +108,7 @@ class WaitingView(Protocol):
         ...
 
     def first(self, count: int, lane: Hashable = None, after: Rank = None) -> Sequence[RequestView]:
-        """The first `count` of a lane, or all if there are fewer; of those that rank strictly after `after`, if given."""
+        """The first `count` of a lane, or all if there are fewer; with `after`, of those ranked strictly after it."""
         ...
 
     def best(self) -> RequestView:

@@ -20,6 +20,9 @@ FADING = 0.99
 DOUBT = 0.05
 """Weight of each bucket before anything was seen, and for ever."""
 
+WORST = 64
+"""How many of the worst candidates are looked at for a victim."""
+
 MOST_CLASSES = 1_000
 """Classes that are learnt apart; requests of further ones share one."""
 
@@ -83,7 +86,7 @@ class Gittins(SchedulingPolicy):
         self,
         ageing: NotNegative = 10.0,
         prompt_weight: NotNegative = 0.02,
-        displacements: Annotated[int, Field(ge=0, strict=True)] = 2,
+        displacements: Annotated[int, Field(ge=0, strict=True)] = 8,
     ) -> None:
         self._ageing = ageing
         self._prompt_weight = prompt_weight
@@ -105,11 +108,11 @@ class Gittins(SchedulingPolicy):
     def victim(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
     ) -> RequestView | None:
-        worst = candidates[-1]
         if needy.num_blocks:
-            return worst
-        pays = worst.rank > needy.rank + self._cost(worst)
-        return worst if pays and worst.num_preemptions < self._displacements else None
+            return candidates[-1]
+        worst = candidates[: -WORST - 1 : -1]
+        exposed = next((other for other in worst if other.num_preemptions < self._displacements), None)
+        return exposed if exposed and exposed.rank > needy.rank + self._cost(exposed) else None
 
     def ended(self, request: RequestView, scheduler: SchedulerView) -> None:
         if request.num_output_tokens:

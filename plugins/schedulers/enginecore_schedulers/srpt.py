@@ -15,8 +15,8 @@ class Srpt(SchedulingPolicy):
     costs: a displaced request computes its tokens anew. So it takes `margin` tokens of difference, and what must be
     computed again counts as work.
 
-    A request says its length by `hints["predicted_output_tokens"]`; one that does not counts with its `max_tokens`, and
-    so does one that has outlived its prediction.
+    A request says its length by `hints["predicted_output_tokens"]`; one that does not counts with its `max_tokens`. One
+    that has outlived its prediction is taken to last as long again as it has lasted beyond it.
 
     Args:
         ageing: Tokens that a second since arrival is worth; 0: long jobs may starve.
@@ -40,8 +40,8 @@ class Srpt(SchedulingPolicy):
         self._lease = lease
 
     def rank(self, request: RequestView, scheduler: SchedulerView) -> float:
-        done, length = request.num_attained_tokens, predicted(request)
-        left = length - done if length > done else request.max_tokens - done
+        done = request.num_attained_tokens
+        left = min(abs(predicted(request) - done), request.max_tokens - done)
         if not request.num_blocks:  # it waits: all that is known of it is to be computed
             left += self._prompt_weight * (request.num_prompt_tokens + done)
         return left + self._ageing * request.arrival

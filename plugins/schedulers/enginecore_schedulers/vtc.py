@@ -21,7 +21,7 @@ class Vtc(SchedulingPolicy):
     charged when a request is admitted, output tokens as they come, each divided by the tenant's share. A tenant that
     had nothing waiting is lifted to the least served of those that have: idle time earns no credit. While two tenants
     both have requests waiting, what they were served differs by no more than twice the larger of a prompt's charge and
-    that of all the tokens that the KV cache holds, however much either of them asks for.
+    that of as many output tokens as the KV cache holds, however much either of them asks for.
 
     Args:
         prompt_weight: What a prompt token is charged.
