@@ -1,70 +1,215 @@
-"""Kernel time per step and running request: schedule() and update_from_output() in steady decode, no model.
+"""What scheduling costs: `python benchmarks/scheduler_overhead.py [POLICY ...] [--rounds N] [--vllm PYTHON MODEL]`.
 
-    python benchmarks/scheduler_overhead.py [RUNNING ...]
+All policies by default, on the oracle executor, which runs the steps and is not timed; outputs are built as they go to
+the wire. Prompts of 256 tokens, blocks of 16. Policies take turns, round by round, so that all see the same machine;
+figures are medians of the CPU time of this thread, and a ratio is that to `fcfs` of the same round.
 
-The oracle executor runs the steps and is not timed. Medians over 140 steps after 20; prompts of 256 tokens, blocks
-of 16.
+- steady: schedule() and update_from_output() per running request and step, everybody decoding.
+- waiting: what 10,000 requests that wait add to a step, while nobody comes or goes and while one does in every step.
+- preempt: what it costs in schedule() to displace a running request, beyond admitting the one that displaces it.
+- add: what a request of 1,000 tokens costs until it waits with its prefix looked up, hashes made.
+- sched_vllm: the same as steady of vLLM's own scheduler, if a Python that has it and a folder with a model are given.
 """
 
+import argparse
+import gc
 import statistics
-import sys
+import subprocess
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from enginecore.clock import RealClock
 from enginecore.core import EngineCore, build_engine_core
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
 from enginecore.settings import load_settings
+from enginecore_schedulers import enginecore_components
 
-BLOCK, PROMPT, WARM_UP, STEPS = 16, 256, 20, 140
+BLOCK, PROMPT, STEPS, WAITING = 16, 256, 20, 10_000
 CLOCK = RealClock()
-ORACLE = {"verify": False, "max_model_len": 1024, "vocab_size": 50_000, "kv_memory": 1 << 30}
+ORACLE = {"verify": False, "max_model_len": 8192, "vocab_size": 50_000, "kv_memory": 1 << 40}
+POLICIES = [component.name for component in enginecore_components()]
+PEER = Path(__file__).parents[2] / "shared" / "peers" / "sched_vllm.py"
 
 
-def start(running: int) -> EngineCore:
-    """An engine core whose requests are all past their prompts."""
-    loaded = load_settings(
-        {
-            "executor": {"use": "oracle", "oracle": ORACLE},
-            "block_size": BLOCK,
-            "num_kv_blocks": running * (PROMPT + 256) // BLOCK + 100,
-            "max_num_seqs": running,
-            "max_num_batched_tokens": 8192,
-        }
-    )
-    core = build_engine_core(loaded, CLOCK)
-    params = SamplingParams(temperature=0, seed=0, max_tokens=PROMPT, ignore_eos=True)
-    for n in range(running):
-        prompt = [(n * 7919 + position) % 40_000 + 5 for position in range(PROMPT)]
-        core.add_request(EngineCoreRequest(request_id=f"r{n}", prompt_token_ids=prompt, params=params))
-    while any(request.num_computed_tokens < PROMPT for request in core.scheduler.unfinished_requests):
-        step(core)
-    return core
+class Bench:
+    """An engine core under one policy, whose requests are all past their prompts."""
+
+    def __init__(self, policy: str, running: int, *, seats: int = 0, steps: int = 4_000) -> None:
+        self.running = running
+        self._serial = 0
+        self.core = start(policy, seats or running, running * (PROMPT + steps) // BLOCK + 2_000)
+        self.add(running, max_tokens=steps)
+        while any(r.num_computed_tokens < PROMPT for r in self.core.scheduler.unfinished_requests):
+            self.step()
+
+    def add(self, count: int, *, length: int = PROMPT, max_tokens: int = 1_000, priority: float = 5) -> float:
+        """Add requests that share nothing, of three tenants; seconds that it took."""
+        requests = [self._request(length, max_tokens, priority) for _ in range(count)]
+        began = time.thread_time()
+        for request in requests:
+            self.core.add_request(request)
+        return time.thread_time() - began
+
+    def _request(self, length: int, max_tokens: int, priority: float) -> EngineCoreRequest:
+        n = self._serial = self._serial + 1
+        prompt = [(n * 7919 + position) % 40_000 + 5 for position in range(length)]
+        params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
+        return EngineCoreRequest(
+            request_id=f"r{n}", prompt_token_ids=prompt, params=params, priority=priority, tenant=f"tenant{n % 3}"
+        )
+
+    def step(self) -> tuple[float, float]:
+        """One step; seconds of schedule() and of update_from_output()."""
+        core = self.core
+        began = time.thread_time()
+        scheduled = core.scheduler.schedule()
+        planned = time.thread_time()
+        running = core.executor.execute_model(scheduled)
+        CLOCK.wait(running)
+        output = running.result()
+        if output is None:
+            raise SystemExit("the oracle was told to sample at once")
+        ran = time.thread_time()
+        core.scheduler.update_from_output(scheduled, output)
+        return planned - began, time.thread_time() - ran
+
+    def steps(self, count: int = STEPS) -> float:
+        """Median seconds of a step."""
+        return statistics.median(sum(self.step()) for _ in range(count))
 
 
-def step(core: EngineCore) -> tuple[float, float]:
-    """One step; seconds of schedule() and of update_from_output()."""
-    began = time.perf_counter()
-    scheduled = core.scheduler.schedule()
-    planned = time.perf_counter()
-    running = core.executor.execute_model(scheduled)
-    CLOCK.wait(running)
-    output = running.result()
-    if output is None:
-        raise SystemExit("the oracle was told to sample at once")
-    ran = time.perf_counter()
-    core.scheduler.update_from_output(scheduled, output)
-    return planned - began, time.perf_counter() - ran
+def start(policy: str, seats: int, num_blocks: int) -> EngineCore:
+    """An engine core on the oracle executor."""
+    settings = {
+        "scheduler": {"use": policy},
+        "executor": {"use": "oracle", "oracle": ORACLE},
+        "block_size": BLOCK,
+        "num_kv_blocks": num_blocks,
+        "max_num_seqs": seats,
+        "max_num_batched_tokens": 16_384,
+    }
+    return build_engine_core(load_settings(settings), CLOCK)
+
+
+def in_turns(benches: dict[str, Bench], measure: Callable[[Bench], float], rounds: int) -> dict[str, list[float]]:
+    """One figure per bench and round."""
+    seen: dict[str, list[float]] = {name: [] for name in benches}
+    for _ in range(rounds):
+        for name, bench in benches.items():
+            seen[name].append(measure(bench))
+    return seen
+
+
+def ratio(seen: dict[str, list[float]], name: str) -> float:
+    """To fcfs, round by round."""
+    return statistics.median(one / other for one, other in zip(seen[name], seen["fcfs"], strict=True))
+
+
+# -- what is measured ------------------------------------------------------------------------------------------------
+
+
+def steady(policies: list[str], running: int, rounds: int) -> Iterator[str]:
+    """Everybody decodes."""
+    benches = {policy: Bench(policy, running) for policy in policies}
+    seen = in_turns(benches, lambda bench: bench.steps() / running * 1e6, rounds)
+    for policy, figures in seen.items():
+        each = statistics.median(figures)
+        yield f"steady running={running:<5} {policy:14} {each:6.2f} us  x{ratio(seen, policy):.2f}"
+
+
+def waiting(policies: list[str], running: int, rounds: int) -> Iterator[str]:
+    """With and without a crowd that waits; then with somebody who ends in every step, and another in that seat."""
+    for policy in policies:
+        alone, crowded = Bench(policy, running), Bench(policy, running)
+        alone.add(200)
+        crowded.add(WAITING)
+        for bench in (alone, crowded):
+            bench.steps()  # prefixes are hashed once
+        pair = {"fcfs": alone, "crowded": crowded}
+        still = in_turns(pair, Bench.steps, rounds)
+        moving = in_turns(pair, churn, rounds)
+        more, more_moving = (
+            1e3 * (statistics.median(seen["crowded"]) - statistics.median(seen["fcfs"])) for seen in (still, moving)
+        )
+        yield f"waiting running={running:<4} {policy:14} {more:+7.3f} ms  {more_moving:+7.3f} ms where one ends a step"
+
+
+def churn(bench: Bench) -> float:
+    """Median seconds of a step when somebody has just left, for somebody else to come in."""
+    seconds = []
+    for _ in range(STEPS // 2):
+        oldest = next(r for r in bench.core.scheduler.unfinished_requests if r.num_computed_tokens)
+        bench.core.scheduler.abort_requests([oldest.request_id])
+        seconds.append(sum(bench.step()))
+    return statistics.median(seconds)
+
+
+def preempt(running: int, rounds: int, count: int = 16) -> Iterator[str]:
+    """Urgent requests that find free seats, and others that must displace somebody."""
+    seen = {"free seats": [], "displacing": []}
+    for _ in range(rounds):
+        for kind, figures in seen.items():
+            bench = Bench("priority", running, seats=running + (count if kind == "free seats" else 0), steps=400)
+            bench.steps()
+            bench.add(count, length=64, priority=0)
+            figures.append(bench.step()[0] / count * 1e6)
+            displaced = bench.core.scheduler.get_stats().num_preemptions
+            if displaced != (0 if kind == "free seats" else count):
+                raise SystemExit(f"{displaced} of {count} were displaced")
+    each = statistics.median(b - a for a, b in zip(*seen.values(), strict=True))
+    yield f"preempt running={running:<4} {'priority':14} {each:6.1f} us each"
+
+
+def add(policies: list[str], rounds: int) -> Iterator[str]:
+    """A request of 1,000 tokens, until it waits and its prefix was looked up."""
+    for policy in policies:
+        bench = Bench(policy, 1)
+        figures = []
+        for _ in range(rounds * 20):
+            took = bench.add(1, length=1_000)
+            *_, request = bench.core.scheduler.unfinished_requests
+            began = time.thread_time()
+            bench.core.scheduler._kv.get_computed_blocks(request)  # type: ignore[attr-defined]  # makes the hashes
+            figures.append((took + time.thread_time() - began) * 1e6)
+            bench.core.scheduler.abort_requests([request.request_id])
+        yield f"add 1,000 tokens    {policy:14} {statistics.median(figures):6.1f} us"
+
+
+def sched_vllm(python: str, model: str) -> None:
+    """What vLLM's own scheduler costs, on the same machine, now."""
+    if not PEER.exists():
+        raise SystemExit(f"{PEER} is not there")
+    print("vLLM's scheduler:", flush=True)
+    subprocess.run([python, str(PEER), model], check=True)
 
 
 def main() -> None:
-    """Print one line per number of running requests."""
-    for running in map(int, sys.argv[1:] or ["1", "64", "256", "1024"]):
-        core = start(running)
-        times = [step(core) for _ in range(WARM_UP + STEPS)][WARM_UP:]
-        schedule, update = (statistics.median(column) * 1e6 for column in zip(*times, strict=True))
-        each = (schedule + update) / running
-        print(f"running={running} schedule={schedule:.0f}us update={update:.0f}us per_request={each:.2f}us", flush=True)
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("policies", nargs="*", metavar="POLICY", help=", ".join(POLICIES))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--vllm", nargs=2, metavar=("PYTHON", "MODEL"))
+    options = parser.parse_args()
+    policies = ["fcfs", *(name for name in options.policies or POLICIES if name != "fcfs")]
+    if unknown := set(policies) - set(POLICIES):
+        raise SystemExit(f"no such policy: {', '.join(sorted(unknown))}")
+    rounds = options.rounds
+    gc.freeze()
+    lines = [
+        *(steady(policies, running, rounds) for running in (1, 64, 256, 1_024)),
+        waiting(policies, 256, rounds),
+        *(preempt(running, rounds) for running in (256, 1_024)),
+        add(policies, rounds),
+    ]
+    for measured in lines:
+        for line in measured:
+            print(line, flush=True)
+    if options.vllm:
+        sched_vllm(*options.vllm)
+    else:
+        print("vLLM's scheduler: not measured (--vllm PYTHON MODEL; see shared/peers)")
 
 
 if __name__ == "__main__":
