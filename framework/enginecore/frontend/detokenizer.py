@@ -56,23 +56,33 @@ class Detokenizer:
         Raises:
             PluginError: the tokenizer gave something else than text.
         """
-        matcher, step = self._matcher, self._stream.step
-        for count, token_id in enumerate(token_ids, 1):
+        if self._matcher is not None:
+            return self._append_up_to_stop(token_ids, self._matcher)
+        step, open_ids = self._stream.step, self._open_ids
+        for token_id in token_ids:  # most requests, each of their tokens
             text = step(token_id)
             if not text:
-                self._open_ids.append(token_id)
+                open_ids.append(token_id)
                 continue
             if type(text) is not str:
                 check_text(text)
-            if self._open_ids:
-                self._open_ids.clear()
-            if matcher is None:
-                self._released.append(text)
+            self._released.append(text)
+            if open_ids:
+                open_ids.clear()
+        return len(token_ids)
+
+    def _append_up_to_stop(self, token_ids: Sequence[int], matcher: StopStringMatcher) -> int:
+        for count, token_id in enumerate(token_ids, 1):
+            self._num_tokens += 1
+            text = self._stream.step(token_id)
+            if not text:
+                self._open_ids.append(token_id)
                 continue
-            self._scan(text, matcher, self._num_tokens + count)
+            check_text(text)
+            self._open_ids.clear()
+            self._scan(text, matcher)
             if self.stop_string is not None:
                 return count
-        self._num_tokens += len(token_ids)
         return len(token_ids)
 
     def finish(self) -> None:
@@ -86,11 +96,11 @@ class Detokenizer:
         if self._open_ids:
             tail = self._tokenizer.decode(self._open_ids, skip_special_tokens=self._skip_special_tokens)
             check_text(tail)
-            self._open_ids = []
+            self._open_ids.clear()
             if self._matcher is None:
                 self._released.append(tail)
             else:
-                self._scan(tail, self._matcher, self._num_tokens)
+                self._scan(tail, self._matcher)
         self._released.append(self._held)
         self._held = ""
 
@@ -100,12 +110,9 @@ class Detokenizer:
         self._released = []
         return text
 
-    def _scan(self, text: str, matcher: StopStringMatcher, num_tokens: int) -> None:
-        """Release what cannot belong to a stop string any more; set `stop_string` if one is completed.
-
-        `text` is completed by token number `num_tokens`.
-        """
-        scan = matcher.pass_over if num_tokens <= self._min_tokens else matcher.find
+    def _scan(self, text: str, matcher: StopStringMatcher) -> None:
+        """Release what cannot belong to a stop string any more; set `stop_string` if one is completed."""
+        scan = matcher.pass_over if self._num_tokens <= self._min_tokens else matcher.find
         self._state, end, self.stop_string = scan(self._state, text)
         if self.stop_string is None:
             known = self._held + text

@@ -43,7 +43,7 @@ class LLMEngine:
         self._client = client
         self._get_tokenizer = LazyTokenizer(get_tokenizer)
         self._output_processor = OutputProcessor(self._get_tokenizer, clock or RealClock())
-        self._intake = Intake(client, self._output_processor)
+        self._intake = Intake(client, self._output_processor, while_sending=InterruptGuard)
         self._pending: list[RequestOutput] = []
         self.input_processor = InputProcessor(client.info, self._get_tokenizer)
 
@@ -125,14 +125,16 @@ class LLMEngine:
             self._make_outputs(processed.states)
             if processed.core_ids_to_abort:
                 self._client.abort_requests(processed.core_ids_to_abort)
-            if outputs.idle:
+            if outputs.idle and self._output_processor.num_live:
                 self._fail_all(explain_loss(self.info))
         except EngineDeadError as error:
             self._fail_all(str(error))
             raise
 
     def _fail_all(self, error: str) -> None:
-        self._make_outputs(self._output_processor.fail_requests(self._output_processor.live, error))
+        live = self._output_processor.live
+        self._output_processor.fail_requests(live, error)
+        self._make_outputs(live)
 
     def _make_outputs(self, states: Iterable[RequestState]) -> None:
         self._pending += [state.make_output() for state in states]

@@ -20,9 +20,9 @@ from enginecore.messages import EngineCoreOutput
 
 logger = logging.getLogger(__name__)
 
-TURN = 512
-"""Outputs that are processed before others on the event loop get their turn: about a millisecond. If more arrives than
-consumers can take, each of them finds several steps' news merged.
+TURN = 1024
+"""Outputs that are processed before others on the event loop get their turn: one or two milliseconds. Where more
+arrives than consumers can take, each of them then finds several steps' news in one output.
 """
 
 
@@ -162,13 +162,12 @@ class OutputHandler:
     async def _run(self) -> None:
         try:
             await self._read()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # by others, or its event loop is gone
             raise
-        except EngineDeadError as error:
-            self._fail(error)
         except BaseException as error:
-            self._fail(_fault(error))
-            raise
+            self._fail(error if isinstance(error, EngineDeadError) else _fault(error))
+            if not isinstance(error, Exception):
+                raise
 
     async def _read(self) -> None:
         turn = TURN
@@ -194,9 +193,10 @@ class OutputHandler:
             self._client.abort_requests(processed.core_ids_to_abort)
 
     def _end_lost(self) -> None:
-        lost, self._lost = self._lost, []
+        lost, self._lost = [state for state in self._lost if state.finish_reason is None], []
         if lost:
-            self._announce(self._output_processor.fail_requests(lost, explain_loss(self._client.info)))
+            self._output_processor.fail_requests(lost, explain_loss(self._client.info))
+            self._announce(lost)
 
     def _announce(self, states: Iterable[RequestState]) -> None:
         streams = self._streams

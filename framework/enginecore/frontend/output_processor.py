@@ -1,6 +1,6 @@
 """From what the engine core gives to what users get: text, stop strings, and one terminal output per request."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -114,11 +114,9 @@ class OutputProcessor:
         self._finish(states, FinishReason.ABORT)
         return Processed(states, [state.core_id for state in states])
 
-    def fail_requests(self, states: Iterable[RequestState], error: str) -> list[RequestState]:
-        """End those that are live because the engine core gives nothing more for them; returns them."""
-        live = [state for state in states if state.finish_reason is None]
-        self._finish(live, FinishReason.ERROR, error)
-        return live
+    def fail_requests(self, states: Sequence[RequestState], error: str) -> None:
+        """End live requests because the engine core gives nothing more for them."""
+        self._finish(states, FinishReason.ERROR, error)
 
     def discard(self, state: RequestState) -> None:
         """Forget a request: nothing more comes of it here."""

@@ -20,11 +20,16 @@ def root_digest(salt: str | None, adapter: str | None) -> int:
     return int.from_bytes(blake2b(repr((salt, adapter)).encode(), digest_size=DIGEST_BYTES).digest(), signed=True)
 
 
+def extend_digest(last: int, token: int) -> int:
+    """Digest of the prefix that ends with `token`, after a prefix with digest `last`."""
+    return hash((last, token))  # of integers: not randomised, unlike that of strings
+
+
 def extend_digests(last: int, token_ids: Iterable[int]) -> "array[int]":
     """Digests of the prefixes that end with each of these tokens, after a prefix with digest `last`."""
     digests = array("q")
     for token in token_ids:
-        last = hash((last, token))  # of integers: not randomised, unlike that of strings
+        last = extend_digest(last, token)
         digests.append(last)
     return digests
 
@@ -62,7 +67,7 @@ class OracleModel:
 
     def next_token(self, slots: bytes | memoryview, params: SamplingParams, num_output_tokens: int) -> int:
         """The token that follows a context, given the content of all of its slots in order of position."""
-        return self._sample(zlib.crc32(slots), params, num_output_tokens)
+        return self.token_of(zlib.crc32(slots), params, num_output_tokens)
 
     def logprobs(self, token: int, params: SamplingParams) -> PositionLogprobs:
         """Each token has twice the probability of the one that is next to it upwards, from `token` on."""
@@ -83,7 +88,7 @@ class OracleModel:
         room = longest if params.max_tokens is None else min(params.max_tokens, longest)
         tokens: list[int] = []
         while len(tokens) < room:
-            token = self._sample(state, params, len(tokens))
+            token = self.token_of(state, params, len(tokens))
             tokens.append(token)
             if len(tokens) > params.min_tokens:
                 if token in self.eos_token_ids and not params.ignore_eos:
@@ -108,9 +113,10 @@ class OracleModel:
         """The tokens of `expected_output`."""
         return self.expected_output(prompt, params, salt=salt, adapter=adapter).token_ids
 
-    def _sample(self, state: int, params: SamplingParams, num_output_tokens: int) -> int:
+    def token_of(self, state: int, params: SamplingParams, num_output_tokens: int) -> int:
+        """The token that follows a context with this checksum of all of its slots."""
         seed = 0 if params.greedy else params.seed or 0
-        token = hash((state, seed)) % self.vocab_size
+        token: int = hash((state, seed)) % self.vocab_size
         if num_output_tokens >= params.min_tokens:
             return token
         stops = {*params.stop_token_ids, *(() if params.ignore_eos else self.eos_token_ids)}
