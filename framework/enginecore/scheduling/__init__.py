@@ -3,9 +3,11 @@
 from enginecore.scheduling.component import policy_component
 from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
 from enginecore.scheduling.policy import Rank, RequestView, SchedulerView, SchedulingPolicy, Split, WaitingView
+from enginecore.scheduling.victims import Newest
 
 __all__ = [
     "ContinuousBatchingScheduler",
+    "Newest",
     "Rank",
     "RequestView",
     "SchedulerView",
