@@ -33,7 +33,7 @@ def test_defaults():
     }
     assert {table: tables[table]["use"] for table in TABLES.values()} == {
         "scheduler": "fcfs",
-        "victim": "newest",
+        "victim": "worst_rank",
         "kv_cache_manager": "paged",
         "eviction": "lru",
         "executor": "single",

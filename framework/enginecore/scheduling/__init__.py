@@ -3,16 +3,16 @@
 from enginecore.scheduling.component import policy_component
 from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
 from enginecore.scheduling.policy import Rank, RequestView, SchedulerView, SchedulingPolicy, Split, WaitingView
-from enginecore.scheduling.victims import Newest
+from enginecore.scheduling.victims import WorstRank
 
 __all__ = [
     "ContinuousBatchingScheduler",
-    "Newest",
     "Rank",
     "RequestView",
     "SchedulerView",
     "SchedulingPolicy",
     "Split",
     "WaitingView",
+    "WorstRank",
     "policy_component",
 ]

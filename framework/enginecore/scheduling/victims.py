@@ -1,17 +1,12 @@
-"""Whom a preemption strikes, unless a component or the policy says otherwise."""
+"""Who gives way where neither the policy nor a component says otherwise."""
 
 from collections.abc import Sequence
-from operator import attrgetter
 
 from enginecore.interfaces import RequestView, SchedulerView
 
-_seq = attrgetter("seq")
 
+class WorstRank:
+    """The request that the policy ranks worst gives way, of equals the newest. Under fcfs that is the newest of all."""
 
-class Newest:
-    """The request that arrived last gives way, so that the oldest is never interrupted."""
-
-    def choose(
-        self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
-    ) -> RequestView | None:
-        return max(candidates, key=_seq)
+    def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
+        return candidates[-1]

@@ -8,7 +8,7 @@ from enginecore.plugin import SchedulerContext
 from enginecore.scheduling.queues import WaitingQueue
 from enginecore.scheduling.request_state import RequestState
 from enginecore.scheduling.running import RunningSet
-from enginecore.scheduling.victims import Newest
+from enginecore.scheduling.victims import WorstRank
 
 
 class StepView:
@@ -31,7 +31,7 @@ class StepView:
         self._kv: KVCacheManager = context.kv_cache_manager
         self._states = states
         self._running = running
-        self._victims = context.victim or Newest()
+        self._victims = context.victim or WorstRank()
 
     def tick(self) -> None:
         """The next step begins."""

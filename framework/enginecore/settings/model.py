@@ -143,7 +143,7 @@ class EngineSettings(BaseSettings):
     debug: DebugSettings = DebugSettings()
 
     scheduler: ComponentTable = ComponentTable(use="fcfs")
-    victim: ComponentTable = ComponentTable(use="newest")
+    victim: ComponentTable = ComponentTable(use="worst_rank")
     kv_cache_manager: ComponentTable = ComponentTable(use="paged")
     eviction: ComponentTable = ComponentTable(use="lru")
     executor: ComponentTable = ComponentTable(use="single")
