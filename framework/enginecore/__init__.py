@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from enginecore.client import make_client
+    from enginecore.frontend.async_llm import AsyncLLM
     from enginecore.frontend.llm import LLM
     from enginecore.frontend.llm_engine import LLMEngine
     from enginecore.frontend.outputs import CompletionOutput, RequestOutput
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncLLM": "enginecore.frontend.async_llm",
     "LLM": "enginecore.frontend.llm",
     "LLMEngine": "enginecore.frontend.llm_engine",
     "CompletionOutput": "enginecore.frontend.outputs",
@@ -30,6 +32,7 @@ _HOMES = {
 
 __all__ = [
     "LLM",
+    "AsyncLLM",
     "CompletionOutput",
     "EngineSettings",
     "LLMEngine",

@@ -4,6 +4,7 @@ Not `multiprocessing`: the child does not import the parent's main script again,
 without a main guard, from a notebook and from standard input alike; and nothing between the two is pickled.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -25,12 +26,13 @@ _BOOTSTRAP = (
 )
 _HEADER = 4
 _LONGEST_REPORT = 32 << 20
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 WATCH_INTERVAL = 0.5
 """Seconds between two looks at the parent."""
 
 
 class ChildProcess:
-    """A running child, as its parent sees it. Used by one thread at a time."""
+    """A running child, as its parent sees it. Used by one thread at a time, while another may `wait`."""
 
     def __init__(self, target: str, payload: Mapping[str, Any], *, title: str) -> None:
         """Start it.
@@ -40,29 +42,33 @@ class ChildProcess:
             payload: Plain JSON-able data.
             title: Shown in lists of processes.
         """
-        reports, child_end = os.pipe()
-        self._reports = reports
         self._buffer = bytearray()
         self._ended = False
-        job = {"path": sys.path, "target": target, "payload": payload, "reports": child_end, "parent": os.getpid()}
+        self._reaping = threading.RLock()
+        output = _standard_error()
+        self._reports, child_end = _pipe()
         try:
+            job = {"path": sys.path, "target": target, "payload": payload, "reports": child_end, "parent": os.getpid()}
+            text = json.dumps(job).encode()
+            # -P: nothing of the working directory is imported before the path is the parent's
             # a session of its own: Ctrl-C in the terminal is for the parent, which says what becomes of the child
             self._popen = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-c", _BOOTSTRAP, title],
+                [sys.executable, "-P", "-X", "faulthandler", "-c", _BOOTSTRAP, title],
                 stdin=subprocess.PIPE,
-                stdout=_standard_error(),
+                stdout=output,
+                stderr=output,
                 pass_fds=(child_end,),
                 start_new_session=True,
             )
         except BaseException:
-            os.close(reports)
+            os.close(self._reports)
             raise
         finally:
             os.close(child_end)
-        os.set_blocking(reports, False)
+        os.set_blocking(self._reports, False)
         if self._popen.stdin is not None:
             with suppress(BrokenPipeError), self._popen.stdin as stdin:  # a child that dies at once: see `receive`
-                stdin.write(json.dumps(job).encode())
+                stdin.write(text)
 
     @property
     def pid(self) -> int:
@@ -72,7 +78,7 @@ class ChildProcess:
     @property
     def exit_text(self) -> str:
         """How it ended, for people; or that it runs."""
-        code = self._popen.poll()
+        code = self._exit_code()
         if code is None:
             return "is running"
         if code < 0:
@@ -92,7 +98,9 @@ class ChildProcess:
         """
         deadline = time.monotonic() + timeout
         while (report := self._take_report()) is None and not self._ended:
-            if not select.select([self._reports], [], [], max(deadline - time.monotonic(), 0))[0]:
+            poll = select.poll()
+            poll.register(self._reports, select.POLLIN)
+            if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
                 return None
             self._read()
         return report
@@ -106,26 +114,42 @@ class ChildProcess:
 
     def terminate(self) -> None:
         """Ask it to end, as SIGTERM does."""
-        if self._popen.poll() is None:
+        if self._exit_code() is None:
             self._popen.terminate()
 
     def wait(self, timeout: float) -> bool:
         """Whether it ended within so many seconds."""
-        try:
-            self._popen.wait(timeout)
-        except subprocess.TimeoutExpired:
-            return False
+        deadline = time.monotonic() + timeout
+        pause = _SHORTEST_PAUSE
+        while self._exit_code() is None:
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
         return True
 
     def kill(self) -> None:
         """End it and its own children now, if need be, and let go of it. May be called more than once."""
-        if self._popen.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
+        if self._exit_code() is None:
+            self._kill_group()
             self._popen.wait()
         if self._reports >= 0:
             os.close(self._reports)
             self._reports, self._ended = -1, True
+
+    def _exit_code(self) -> int | None:
+        """None while it runs. Of one that has ended, what is left of its process group is ended too."""
+        with self._reaping:
+            if self._popen.returncode is None:
+                with suppress(ChildProcessError):  # somebody else has reaped it
+                    if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                        self._kill_group()  # until it is reaped, no other group has its number
+            return self._popen.poll()
+
+    def _kill_group(self) -> None:
+        with self._reaping, suppress(ProcessLookupError):
+            if self._popen.returncode is None:
+                os.killpg(self.pid, signal.SIGKILL)
 
     def _read(self) -> None:
         while True:
@@ -186,13 +210,37 @@ def run_child(job: Mapping[str, Any]) -> None:
     """What a child does first and last."""
     reports: int = job["reports"]
     os.set_inheritable(reports, False)
-    # a process that this one forks must not keep the pipe open: its end is how the parent sees ours
-    os.register_at_fork(after_in_child=lambda: os.close(reports))
+    _close_in_forked_children(reports)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent's thread may have blocked some
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     module, _, function = job["target"].partition(":")
     sys.exit(getattr(import_module(module), function)(job["payload"], Parent(reports, job["parent"])))
+
+
+def _close_in_forked_children(reports: int) -> None:
+    """A process that this one forks must not keep the pipe open: its end is how the parent sees ours."""
+    held = [reports]
+
+    def close() -> None:
+        if held:  # in what a forked child forks, the number may be that of another file
+            os.close(held.pop())
+
+    os.register_at_fork(after_in_child=close)
+
+
+def _pipe() -> tuple[int, int]:
+    """A pipe that takes none of the numbers of the standard streams, where those are closed."""
+    ends = list(os.pipe())
+    try:
+        for end in ends[:2]:
+            ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
+        reader, writer = ends.pop(2), ends.pop(2)
+    finally:
+        for end in ends:
+            os.close(end)
+    return reader, writer
 
 
 def _standard_error() -> int:

@@ -44,9 +44,15 @@ class WireError(EngineCoreError):
 
 
 class Hello(messages.Message, tag=1):
-    """A front end's first message. `schema` is its `SCHEMA`."""
+    """A front end's first message.
+
+    Attributes:
+        schema: Its `SCHEMA`.
+        key: Known to the front end that started the engine core, which alone may end it.
+    """
 
     schema: str
+    key: str = ""
 
 
 class Add(messages.Message, tag=2):
@@ -71,6 +77,10 @@ class Call(messages.Message, tag=4):
 
 class Bye(messages.Message, tag=5):
     """This front end leaves: end its requests."""
+
+
+class Shutdown(messages.Message, tag=6):
+    """Shut down; what was sent before is still taken in. From the front end that started the engine core."""
 
 
 # -- engine core -> front end --------------------------------------------------------------------------
@@ -142,7 +152,7 @@ class Dead(messages.Message, tag=6):
     traceback: str = ""
 
 
-ClientMessage = Hello | Add | Abort | Call | Bye
+ClientMessage = Hello | Add | Abort | Call | Bye | Shutdown
 ServerMessage = Welcome | Refused | Outputs | Idle | Reply | Dead
 
 

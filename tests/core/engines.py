@@ -10,6 +10,8 @@ from enginecore.plugin import Component
 from enginecore.sampling import SamplingParams
 from enginecore.settings import load_settings
 
+MAX_ROUNDS = 10_000
+
 
 def make_core(
     *,
@@ -29,8 +31,11 @@ def request(request_id: str, prompt: int = 5, **params: Any) -> EngineCoreReques
 
 
 def run(core: EngineCore) -> list[EngineCoreOutput]:
+    """Until there is nothing more to do: the outputs of all clients, in order."""
     outputs: list[EngineCoreOutput] = []
-    while core.has_requests():
+    for _ in range(MAX_ROUNDS):
+        if not core.has_requests():
+            return outputs
         for due in core.advance()[0].values():
             outputs += due.outputs
-    return outputs
+    raise AssertionError(f"still busy after {MAX_ROUNDS} rounds")

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pluggy
 
 from enginecore.client import make_client
-from enginecore.clock import VirtualClock
+from enginecore.clock import RealClock, VirtualClock
+from enginecore.conformance.oracle.executor import StepTrace
 from enginecore.conformance.oracle.model import OracleModel
 from enginecore.conformance.transcript import Transcript
 from enginecore.plugin import HookSpecs
@@ -19,7 +21,7 @@ class OracleEngine:
     """An engine behind its client, and what was asked and told through it.
 
     `oracle` holds settings of the executor, `observer` implements observer hooks, and everything else is as in
-    `load_settings`.
+    `load_settings`. With a transport between processes time is real, and whoever makes one must shut it down.
     """
 
     def __init__(
@@ -30,8 +32,9 @@ class OracleEngine:
         settings["executor.use"] = "oracle"
         settings["executor.oracle"] = {"record": True, **(oracle or {})}
         settings["debug.check_invariants"] = True
-        self.clock = clock or VirtualClock()
-        loaded = load_settings(settings, components=components, environ={})
+        in_process = settings.get("transport.use", "inproc") == "inproc"
+        self.clock = clock or (VirtualClock() if in_process else RealClock())
+        self.loaded = loaded = load_settings(settings, components=components, environ={})
         if observer is not None:
             manager = pluggy.PluginManager("enginecore")
             manager.add_hookspecs(HookSpecs)
@@ -72,6 +75,17 @@ class OracleEngine:
         assert (stats.num_running, stats.num_waiting) == (0, 0)
         assert self.rpc("get_request_ids") == []
 
+    async def run_async(self, client, requests):
+        """More requests through an asyncio client of the same engine core, to their end; checks every output."""
+        transcript = Transcript()
+        for request in requests:
+            client.add_request(request)
+            transcript.begin(request)
+        while transcript.open_ids:
+            transcript.record((await client.get_output()).outputs)
+        transcript.check(self.model)
+        return {story.request.request_id: story.token_ids for story in transcript.stories}
+
     def rpc(self, method, *args):
         (result,) = self.client.call_utility("collective_rpc", method, *args)
         return result
@@ -83,7 +97,7 @@ class OracleEngine:
     @property
     def history(self):
         """All steps, as the executor saw them."""
-        return self.rpc("get_history")
+        return msgspec.convert(self.rpc("get_history"), list[StepTrace])
 
     @property
     def tokens(self):

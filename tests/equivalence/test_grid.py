@@ -21,7 +21,7 @@ BLOCK_SIZES = (8, 16, 32)
 DEPTHS = ((1, False), (2, False), (2, True), (4, False), (4, True))
 
 
-def make_requests(block_size):
+def make_requests(block_size, prefix="r"):
     workload = BrickWorkload(
         seed=block_size,
         block_size=block_size,
@@ -30,10 +30,22 @@ def make_requests(block_size):
         max_tokens=30,
         salts=(None, None, "other"),
     )
-    return workload.requests(16)
+    return workload.requests(16, prefix=prefix)
 
 
-@pytest.mark.parametrize(
+def grid_settings(chunk, block_size, caching, pool):
+    return {
+        "block_size": block_size,
+        "num_kv_blocks": 4096 // block_size if pool == "roomy" else 320 // block_size,
+        "max_model_len": MAX_MODEL_LEN,
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": MAX_MODEL_LEN,
+        "enable_prefix_caching": caching,
+        **CHUNKS[chunk],
+    }
+
+
+GRID = pytest.mark.parametrize(
     ("chunk", "block_size", "caching", "pool", "depth", "feeds_tokens"),
     [
         pytest.param(chunk, size, caching, pool, *depth, id=f"{chunk}-block{size}-{'' if caching else 'no'}cache-{pool}"
@@ -43,16 +55,13 @@ def make_requests(block_size):
         )
     ],
 )  # fmt: skip
+
+
+@GRID
 def test_same_tokens(chunk, block_size, caching, pool, depth, feeds_tokens):
     engine = OracleEngine(
         oracle={"depth": depth, "feeds_tokens": feeds_tokens},
-        block_size=block_size,
-        num_kv_blocks=4096 // block_size if pool == "roomy" else 320 // block_size,
-        max_model_len=MAX_MODEL_LEN,
-        max_num_seqs=8,
-        max_num_batched_tokens=MAX_MODEL_LEN,
-        enable_prefix_caching=caching,
-        **CHUNKS[chunk],
+        **grid_settings(chunk, block_size, caching, pool),
     )
     engine.add(*make_requests(block_size))
     engine.run()

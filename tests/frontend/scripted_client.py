@@ -42,6 +42,8 @@ class ScriptedClient:
     `on_output` is called before each step and may raise.
     """
 
+    client_index = 3
+
     def __init__(self, script: Callable[[EngineCoreRequest], list[int]], *, tokens_per_step=1, info=None):
         self.script = script
         self.tokens_per_step = tokens_per_step

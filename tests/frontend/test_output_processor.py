@@ -12,7 +12,7 @@ from enginecore.errors import InvalidRequestError
 from enginecore.frontend.input_processor import EngineInput
 from enginecore.frontend.output_processor import OutputProcessor
 from enginecore.frontend.outputs import Logprob, RequestOutputKind
-from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason, PositionLogprobs
+from enginecore.messages import EngineCoreOutput, FinishReason, PositionLogprobs
 from tests.frontend.byte_tokenizer import EOS, MARK, ByteTokenizer
 
 DELTA, CUMULATIVE, FINAL_ONLY = RequestOutputKind.DELTA, RequestOutputKind.CUMULATIVE, RequestOutputKind.FINAL_ONLY
@@ -22,6 +22,15 @@ PROMPT = list(b"Hi")
 
 def logprobs_of(token_ids):
     return [PositionLogprobs(token_ids=[t, 65], logprobs=[-0.25, -0.125], sampled_rank=2) for t in token_ids]
+
+
+def outputs_of(processed):
+    """What users get, and what the engine core is told to end."""
+    return [state.make_output() for state in processed.states], processed.core_ids_to_abort
+
+
+def process(processor, outputs):
+    return outputs_of(processor.process_outputs(outputs))
 
 
 def run(
@@ -47,7 +56,7 @@ def run(
         output = EngineCoreOutput("r-0", step, reason if last else None, stop_reason if last else None)
         if sampling.logprobs is not None:
             output.logprobs = logprobs_of(step)
-        made, abort = processor.process_outputs(EngineCoreOutputs(outputs=[output]))
+        made, abort = process(processor, [output])
         outputs += made
         aborted += abort
     assert processor.num_live == 0
@@ -109,8 +118,8 @@ def test_an_abort_shows_what_was_held_back_and_the_open_character_once():
     processor = OutputProcessor(lambda: PLAIN, VirtualClock())
     processor.add_request("r", "r-0", EngineInput(None, PROMPT, SamplingParams(stop=("xyz",))), DELTA)
     tokens = [*b"wxy", 0xF0]
-    made, _ = processor.process_outputs(EngineCoreOutputs(outputs=[EngineCoreOutput("r-0", tokens)]))
-    aborted, core_ids = processor.abort_requests(["r", "r", "unknown"])
+    made, _ = process(processor, [EngineCoreOutput("r-0", tokens)])
+    aborted, core_ids = outputs_of(processor.abort_requests(["r", "r", "unknown"]))
     assert core_ids == ["r-0"]
     assert texts(made) == ["w"]
     assert texts(aborted) == ["xy\ufffd"]
@@ -347,7 +356,7 @@ def test_without_detokenize_no_tokenizer_is_loaded():
     params = SamplingParams(detokenize=False, logprobs=1, max_tokens=2)
     processor.add_request("r", "r-0", EngineInput(None, PROMPT, params), FINAL_ONLY)
     output = EngineCoreOutput("r-0", [5, 6], FinishReason.LENGTH, logprobs=logprobs_of([5, 6]))
-    made, _ = processor.process_outputs(EngineCoreOutputs(outputs=[output]))
+    made, _ = process(processor, [output])
     completion = made[0].outputs[0]
     assert (completion.text, completion.token_ids) == ("", [5, 6])
     assert completion.logprobs is not None
@@ -366,12 +375,12 @@ def test_an_error_of_the_core_ends_the_request_with_its_text_so_far():
     processor = OutputProcessor(lambda: PLAIN, VirtualClock())
     processor.add_request("r", "r-0", EngineInput(None, PROMPT, SamplingParams(stop=("xy",))), FINAL_ONLY)
     steps = [EngineCoreOutput("r-0", [*b"ax"]), EngineCoreOutput("r-0", [], FinishReason.ERROR, error="out of luck")]
-    made = [processor.process_outputs(EngineCoreOutputs(outputs=[step])) for step in steps]
+    made = [process(processor, [step]) for step in steps]
     assert made[0] == ([], [])
-    output = made[1].request_outputs[0]
+    output = made[1][0][0]
     assert (output.finished, output.error, output.outputs[0].finish_reason) == (True, "out of luck", "error")
     assert output.outputs[0].text == "ax"
-    assert made[1].core_ids_to_abort == []
+    assert made[1][1] == []
 
 
 class BreaksOnZ(ByteTokenizer):
@@ -393,7 +402,7 @@ def test_a_tokenizer_that_fails_on_one_text_ends_only_that_request():
     for name in ("good", "bad"):
         processor.add_request(name, f"{name}-0", EngineInput(None, PROMPT, SamplingParams()), DELTA)
     step = [EngineCoreOutput("bad-0", [*b"z"]), EngineCoreOutput("good-0", [*b"a"])]
-    made, aborted = processor.process_outputs(EngineCoreOutputs(outputs=step))
+    made, aborted = process(processor, step)
     assert [(output.request_id, output.error) for output in made] == [("bad", "RuntimeError: no z"), ("good", None)]
     assert made[0].outputs[0].finish_reason == "error"
     assert aborted == ["bad-0"]
@@ -434,7 +443,7 @@ def test_what_is_no_text_ends_only_its_own_request(kind, bad, params, gave):
         EngineCoreOutput("bad-0", [*bad], FinishReason.LENGTH, logprobs=logprobs_of(bad)),
         EngineCoreOutput("good-0", [*b"a"], FinishReason.LENGTH),
     ]
-    made, aborted = processor.process_outputs(EngineCoreOutputs(outputs=step))
+    made, aborted = process(processor, step)
     error = f"PluginError: the tokenizer must give a string, and gave {gave}"
     assert [(output.request_id, output.error) for output in made] == [("bad", error), ("good", None)]
     assert made[1].outputs[0].text == "a"
@@ -445,8 +454,8 @@ def test_an_abort_of_what_gives_no_text_ends_only_its_own_request():
     processor = OutputProcessor(GivesNoText, VirtualClock())
     for name, token in (("bad", b"m"), ("good", b"a")):
         processor.add_request(name, f"{name}-0", EngineInput(None, PROMPT, SamplingParams()), FINAL_ONLY)
-        processor.process_outputs(EngineCoreOutputs(outputs=[EngineCoreOutput(f"{name}-0", [*token])]))
-    outputs, _ = processor.abort_requests(["bad", "good"])
+        process(processor, [EngineCoreOutput(f"{name}-0", [*token])])
+    outputs, _ = outputs_of(processor.abort_requests(["bad", "good"]))
     assert [(output.outputs[0].finish_reason, output.outputs[0].text) for output in outputs] == [
         ("error", ""),
         ("abort", "a"),
@@ -462,7 +471,7 @@ def test_metrics_are_times_of_the_front_end():
     for tokens, when, reason in [([97], 3.0, None), ([98, 99], 4.0, None), ([100], 6.0, FinishReason.LENGTH)]:
         clock.wait(deadline=when)
         output = EngineCoreOutput("r-0", tokens, reason, num_cached_tokens=2 if when == 3.0 else 0)
-        made += processor.process_outputs(EngineCoreOutputs(outputs=[output])).request_outputs
+        made += process(processor, [output])[0]
     metrics = made[-1].metrics
     assert (metrics.time_to_first_token, metrics.e2e_latency, metrics.time_per_output_token) == (2.0, 5.0, 1.0)
     assert (made[-1].num_cached_tokens, metrics.num_output_tokens) == (2, 4)
@@ -474,7 +483,7 @@ def test_a_live_request_id_is_refused_and_the_live_one_goes_on():
     processor.add_request("r", "r-0", EngineInput(None, PROMPT, SamplingParams()), DELTA)
     with pytest.raises(InvalidRequestError, match="'r' is taken"):
         processor.add_request("r", "r-1", EngineInput(None, PROMPT, SamplingParams()), DELTA)
-    made, _ = processor.process_outputs(EngineCoreOutputs(outputs=[EngineCoreOutput("r-0", [97])]))
+    made, _ = process(processor, [EngineCoreOutput("r-0", [97])])
     assert texts(made) == ["a"]
 
 
@@ -484,7 +493,7 @@ def test_nothing_is_kept_of_requests_that_have_ended():
         params = SamplingParams(stop=(f"stop {number}",), logprobs=1)
         processor.add_request("r", f"r-{number}", EngineInput(None, PROMPT, params), DELTA)
         output = EngineCoreOutput(f"r-{number}", [97], FinishReason.LENGTH, logprobs=logprobs_of([97]))
-        processor.process_outputs(EngineCoreOutputs(outputs=[output]))
+        process(processor, [output])
     left = [value for value in vars(processor).values() if hasattr(value, "__len__")]
     assert [len(value) for value in left] == [0] * len(left)
     assert len(left) >= 3

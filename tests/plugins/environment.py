@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,3 +42,21 @@ class Environment:
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)
         return {record["distribution"]: record for record in answer["plugins"]}, answer
+
+
+def install_examples(folder: Path, packages) -> Environment:
+    """Build packages of `examples`, by folder and distribution, as wheels and install them into one environment.
+
+    Their sources lie beside it, each in a folder of its own name.
+    """
+    for name in packages:
+        source = shutil.copytree(REPOSITORY / "examples" / name, folder / name)  # builds leave things behind
+        _run_module("build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source))
+    offline = ["--no-index", "--find-links", str(folder)]
+    _run_module("pip", "install", "--no-deps", "--target", str(folder / "site"), *packages.values(), *offline)
+    return Environment(folder / "site", folder)
+
+
+def _run_module(*command):
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr

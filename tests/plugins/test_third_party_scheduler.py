@@ -1,13 +1,10 @@
 """`examples/third_party_scheduler`: built, installed and chosen by a file, as its author and its users would."""
 
 import json
-import shutil
-import subprocess
-import sys
 
 import pytest
 
-from tests.plugins.environment import REPOSITORY, Environment
+from tests.plugins.environment import REPOSITORY
 
 EXAMPLE = REPOSITORY / "examples" / "third_party_scheduler"
 
@@ -26,19 +23,9 @@ with LLM(config_file=sys.argv[1], executor={"use": "oracle"}, max_num_seqs=1) as
 """
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("third_party")
-    source = shutil.copytree(EXAMPLE, folder / "source")  # builds leave things behind
-    site = folder / "site"
-    offline = ["--no-index", "--find-links", str(folder)]
-    for command in (
-        ["build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)],
-        ["pip", "install", "--no-deps", "--target", str(site), "shortest-prompt-first", *offline],
-    ):
-        done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return Environment(site, folder)
+@pytest.fixture
+def environment(third_party):
+    return third_party
 
 
 def test_it_is_listed(environment):
@@ -81,6 +68,6 @@ def test_its_settings_come_from_the_file_and_are_checked(environment, tmp_path):
 
 
 def test_its_own_tests_pass(environment):
-    done = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(environment.cwd / "source"))
+    done = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(environment.cwd / EXAMPLE.name))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout

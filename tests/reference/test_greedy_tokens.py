@@ -1,11 +1,13 @@
 """Greedy tokens of SmolLM2 in float32 equal those of `transformers`, whatever the engine does to get them."""
 
+import asyncio
 import random
 from typing import Any
 
 import pytest
 
-from enginecore import LLM, SamplingParams
+from enginecore import LLM, AsyncLLM, SamplingParams
+from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.messages import SchedulerStats
 from tests.reference.conftest import Greedy
 
@@ -64,6 +66,7 @@ ROOMY: dict[str, Any] = {"max_model_len": 512, "kv_cache_memory": "512MiB"}
         {"block_size": 32, "enable_prefix_caching": False},
         {"max_num_seqs": 1},
         {"transport": {"inproc": {"codec_round_trip": True}}},
+        {"transport": {"use": "zmq"}},
     ],
     ids=[
         "whole",
@@ -73,6 +76,7 @@ ROOMY: dict[str, Any] = {"max_model_len": 512, "kv_cache_memory": "512MiB"}
         "blocks of 32 uncached",
         "one by one",
         "codec",
+        "zmq",
     ],
 )
 def test_tokens_do_not_depend_on_how_they_are_computed(
@@ -84,6 +88,27 @@ def test_tokens_do_not_depend_on_how_they_are_computed(
     if budget := settings.get("max_num_batched_tokens"):
         computed = sum(map(len, prompts)) - stats.prefix_cache_hits
         assert stats.step >= -(-computed // budget) + COUNT - 1, "prompts were split over steps"
+
+
+def test_tokens_come_through_streams_of_an_event_loop(prompts: list[list[int]], expected: list[list[int]]) -> None:
+    params = SamplingParams(temperature=0, max_tokens=COUNT, ignore_eos=True)
+
+    async def read(llm: AsyncLLM, prompt: list[int]) -> tuple[list[int], str]:
+        tokens, text = [], ""
+        async for output in llm.generate({"prompt_token_ids": prompt}, params, output_kind=RequestOutputKind.DELTA):
+            tokens += output.outputs[0].token_ids
+            text += output.outputs[0].text
+        return tokens, text
+
+    async def main() -> list[tuple[list[int], str]]:
+        async with AsyncLLM(dtype="float32", **ROOMY) as llm:
+            return await asyncio.gather(*(read(llm, prompt) for prompt in prompts))
+
+    streams = asyncio.run(main())
+    assert [tokens for tokens, _ in streams] == expected
+    with LLM(dtype="float32", **ROOMY) as llm:
+        outputs = llm.generate([{"prompt_token_ids": p} for p in prompts], params, use_tqdm=False)
+    assert [text for _, text in streams] == [output.outputs[0].text for output in outputs]
 
 
 @pytest.mark.parametrize("block_size", [8, 16])

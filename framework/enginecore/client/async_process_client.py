@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from enginecore.client.connection import Connection, value_of
+from enginecore.client.connection import Connection, renewed, value_of
 from enginecore.client.process_client import SHUT_DOWN
 from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Abort, Bye, Reply
+from enginecore.wire import Abort, Bye, Reply, Shutdown
+
+CANNOT_BE_TOLD = (asyncio.InvalidStateError, RuntimeError)
+"""Of a future: it is done, as when it was cancelled, or its event loop is closed."""
 
 
 class AsyncProcessClient:
@@ -38,6 +41,11 @@ class AsyncProcessClient:
         return self._connection.address
 
     @property
+    def engine_core_pid(self) -> int | None:
+        """Process id of the engine core, for the client that started it."""
+        return None if self._connection.process is None else self._connection.process.pid
+
+    @property
     def failure(self) -> EngineDeadError | None:
         return self._connection.failure
 
@@ -59,8 +67,9 @@ class AsyncProcessClient:
                 return understood
             if understood is None:
                 await self._readable()
-            elif (call := self._calls.get(understood.call_id)) is not None and not call.done():
-                call.set_result(understood)
+            elif (call := self._calls.get(understood.call_id)) is not None:
+                with suppress(*CANNOT_BE_TOLD):
+                    call.set_result(understood)
 
     async def call_utility(self, name: str, *args: Any) -> Any:
         call_id = self._connection.call(name, list(args))
@@ -73,12 +82,12 @@ class AsyncProcessClient:
     async def drain(self) -> None:
         process = self._connection.process
         if process is not None and not self._closed:
-            process.terminate()
+            self._connection.say(Shutdown())
             await asyncio.to_thread(process.wait)
 
     def shutdown(self) -> None:
         with self._closing:
-            if self._closed:
+            if self._closed or self._connection.is_forked:
                 return
             self._closed = True
             try:
@@ -91,8 +100,9 @@ class AsyncProcessClient:
         if process is None:
             self._connection.say(Bye())
             return
-        process.terminate()
-        process.wait()
+        self._connection.say(Shutdown())
+        if self._connection.hear_out(process.shutdown_time):
+            process.wait()
 
     async def _readable(self) -> None:
         """Until the connection may have something."""
@@ -114,5 +124,5 @@ class AsyncProcessClient:
 
     def _fail_calls(self, error: EngineDeadError) -> None:
         for call in self._calls.values():
-            with suppress(asyncio.InvalidStateError):
-                call.set_exception(error)
+            with suppress(*CANNOT_BE_TOLD):
+                call.set_exception(renewed(error))

@@ -35,7 +35,7 @@ from enginecore.wire import (
 
 LAST_WORDS_TIMEOUT = 0.5
 """Seconds that what a dead engine core sent may take to arrive."""
-LAST_CHANCE = 3.0
+LAST_CHANCE = 2.0
 """Seconds to end for a process whose client was forgotten."""
 
 
@@ -105,9 +105,8 @@ class Connection:
         return self._num_calls
 
     def say(self, message: ClientMessage) -> None:
-        """Send what needs no answer; to an engine core that is gone, nothing happens."""
-        if self._failure is None:
-            self._check_process()
+        """Send what needs no answer; to an engine core that is gone, or of another process, nothing happens."""
+        if self._failure is None and not self.is_forked:
             self._channel.send(encode(message))
 
     def _send(self, message: ClientMessage) -> None:
@@ -184,6 +183,22 @@ class Connection:
             return
         self._failure = process.failure()
 
+    def hear_out(self, timeout: float) -> bool:
+        """Whether the engine core ended within so many seconds. What it says meanwhile is kept for `take`."""
+        heard: list[ServerMessage] = []
+        deadline = time.monotonic() + timeout
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                if (message := self.take()) is None:
+                    self.wait(left)
+                else:
+                    heard.append(message)
+        except EngineDeadError:
+            return True
+        finally:
+            self._backlog.extendleft(reversed(heard))
+        return False
+
     def understand(self, message: ServerMessage) -> EngineCoreOutputs | Reply:
         """What a message means to a client that has said hello.
 
@@ -217,8 +232,8 @@ class Connection:
 
     def close(self, reason: str) -> None:
         """Let go of everything; the process is killed if it still runs."""
-        if os.getpid() != self._pid:
-            return  # the engine belongs to the process that this one was forked from
+        if self.is_forked:
+            return
         self._failure = self._failure or dead_error(reason, "")
         if self.process is not None:
             self.process.terminate()
@@ -226,8 +241,13 @@ class Connection:
             self.process.kill()
         self._channel.close()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process was forked from the one that the engine belongs to, and has to leave it alone."""
+        return os.getpid() != self._pid
+
     def _check_process(self) -> None:
-        if os.getpid() != self._pid:
+        if self.is_forked:
             raise EngineDeadError(
                 f"this engine belongs to process {self._pid}, and this is process {os.getpid()}, forked from it: start "
                 "an engine here, or before forking hand its address over and attach to it"
@@ -235,7 +255,7 @@ class Connection:
 
     def _say_hello(self, timeout: float) -> tuple[int, EngineInfo]:
         deadline = time.monotonic() + timeout
-        self._send(Hello(SCHEMA))
+        self._send(Hello(SCHEMA, "" if self.process is None else self.process.owner_key))
         while (message := self.take()) is None:
             if (left := deadline - time.monotonic()) <= 0:
                 raise EngineCoreError(f"the engine core did not answer within {timeout:g} seconds")

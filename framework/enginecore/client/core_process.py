@@ -1,6 +1,7 @@
 """The engine core's process, as the front end that started it sees it."""
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from enginecore.settings import Loaded
 
 LONGEST_DIRECTORY = 60
 """Characters: paths of sockets may have 107 on Linux and 103 on macOS, and a transport names its own below this one."""
-GRACE = 10.0
+GRACE = 8.0
 """Seconds beyond the shutdown timeout after which the process is killed."""
 
 
@@ -26,6 +27,7 @@ class CoreProcess:
 
     Attributes:
         address: Where front ends find it.
+        owner_key: By which this front end shows that the process is its own.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -36,9 +38,10 @@ class CoreProcess:
         """
         plain = loaded.to_plain()
         self._shutdown_timeout = loaded.settings.shutdown_timeout
+        self.owner_key = secrets.token_hex(16)
         self._directory = private_directory()
         try:
-            payload = {"loaded": plain, "directory": str(self._directory)}
+            payload = {"loaded": plain, "directory": str(self._directory), "owner_key": self.owner_key}
             self._child = ChildProcess("enginecore.loop.main:main", payload, title="enginecore-core")
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -130,11 +133,11 @@ def private_directory() -> Path:
     candidates = [tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp"]
     tried = []
     for parent in dict.fromkeys(filter(None, candidates)):
-        if len(os.fsencode(parent)) + len("/ec-12345678") > LONGEST_DIRECTORY:
+        if len(os.fsencode(parent)) + len("/ec-4194304-12345678") > LONGEST_DIRECTORY:
             tried.append(f"{parent} (too long a path for sockets)")
             continue
         try:
-            return Path(tempfile.mkdtemp(prefix="ec-", dir=parent))
+            return Path(tempfile.mkdtemp(prefix=f"ec-{os.getpid()}-", dir=parent))
         except OSError as error:
             tried.append(f"{parent} ({error.strerror})")
     raise ConfigurationError(f"no directory for sockets can be made in {', '.join(tried)}: set TMPDIR to a short path")

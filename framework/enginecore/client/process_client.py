@@ -1,16 +1,14 @@
 """The synchronous client half for an engine core in another process."""
 
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from enginecore.client.connection import Connection, value_of
-from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Abort, Bye, Reply, ServerMessage
+from enginecore.wire import Abort, Bye, Reply, ServerMessage, Shutdown
 
 SHUT_DOWN = "the engine core was shut down"
 
@@ -39,6 +37,11 @@ class ProcessClient:
         """Where the engine core is, for `attach_client` in other processes. Secret: whoever has it gets in."""
         return self._connection.address
 
+    @property
+    def engine_core_pid(self) -> int | None:
+        """Process id of the engine core, for the client that started it."""
+        return None if self._connection.process is None else self._connection.process.pid
+
     def add_request(self, request: EngineCoreRequest) -> None:
         self._connection.add_request(request)
 
@@ -59,13 +62,15 @@ class ProcessClient:
     def call_utility(self, name: str, *args: Any) -> Any:
         call_id = self._connection.call(name, list(args))
         while True:
-            reply = self._take_or_wait(None)
-            if reply is not None and reply.call_id == call_id:
+            message = self._connection.take()
+            if message is None:
+                self._connection.wait(None)
+            elif (reply := self._keep(message)) is not None and reply.call_id == call_id:
                 return value_of(name, reply)
 
     def shutdown(self) -> None:
         with self._closing:
-            if self._closed:
+            if self._closed or self._connection.is_forked:
                 return
             self._closed = True
             try:
@@ -78,26 +83,15 @@ class ProcessClient:
         if process is None:
             self._connection.say(Bye())
             return
-        process.terminate()
-        deadline = time.monotonic() + process.shutdown_time
-        try:
-            while (left := deadline - time.monotonic()) > 0:
-                self._take_or_wait(left)
-        except EngineDeadError:
+        self._connection.say(Shutdown())
+        if self._connection.hear_out(process.shutdown_time):
             process.wait()
-
-    def _take_or_wait(self, timeout: float | None) -> Reply | None:
-        """Take what has arrived; if nothing has, wait for it."""
-        message = self._connection.take()
-        if message is None:
-            self._connection.wait(timeout)
-            return None
-        return self._keep(message)
 
     def _keep(self, message: ServerMessage) -> Reply | None:
         """Keep a message for `get_output`, or return it if it is a reply."""
         understood = self._connection.understand(message)
         if isinstance(understood, Reply):
             return understood
-        self._due.append(understood)
+        if not understood.idle:  # that one is true now, and may not be when it is asked for
+            self._due.append(understood)
         return None

@@ -1,4 +1,4 @@
-"""The kit for plugin authors: what shows that a scheduler, KV cache manager or executor keeps its contract.
+"""The kit for plugin authors: what shows that a component keeps its contract.
 
 - `oracle`: an executor whose tokens are right only if every block, slot and token was handled right.
 - `workloads`: requests made of a few block-sized bricks, so that full prefix hits happen.
@@ -6,4 +6,6 @@
 - `invariants`: the checks themselves, through public members only.
 - `transcript`: what clients were told, against the ground truth.
 - `chaos`: a scheduling policy that decides everything at random.
+- `checks`: named checks, and what comes of them; what kits are made of.
+- `transports`: the kit for transports.
 """

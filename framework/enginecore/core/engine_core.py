@@ -238,9 +238,9 @@ class EngineCore:
         if unfinished >= most:
             running = self.scheduler.get_stats().num_running
             raise InvalidRequestError(
-                f"request {request_id!r}: {running} requests are running and {unfinished - running} are waiting; at "
-                f"most max_num_waiting = {most - self.info.max_num_seqs} may wait beyond max_num_seqs = "
-                f"{self.info.max_num_seqs}: try again later"
+                f"request {request_id!r} is refused: {running} are running and {unfinished - running} waiting, and "
+                f"beyond max_num_seqs = {self.info.max_num_seqs} at most max_num_waiting = "
+                f"{most - self.info.max_num_seqs} may wait; try again later"
             )
 
     def _check_plan(self, scheduled: SchedulerOutput) -> None:

@@ -56,6 +56,22 @@ class Detokenizer:
         Raises:
             PluginError: the tokenizer gave something else than text.
         """
+        if self._matcher is not None:
+            return self._append_up_to_stop(token_ids, self._matcher)
+        step, open_ids = self._stream.step, self._open_ids
+        for token_id in token_ids:  # most requests, each of their tokens
+            text = step(token_id)
+            if not text:
+                open_ids.append(token_id)
+                continue
+            if type(text) is not str:
+                check_text(text)
+            self._released.append(text)
+            if open_ids:
+                open_ids.clear()
+        return len(token_ids)
+
+    def _append_up_to_stop(self, token_ids: Sequence[int], matcher: StopStringMatcher) -> int:
         for count, token_id in enumerate(token_ids, 1):
             self._num_tokens += 1
             text = self._stream.step(token_id)
@@ -63,12 +79,8 @@ class Detokenizer:
                 self._open_ids.append(token_id)
                 continue
             check_text(text)
-            if self._open_ids:
-                self._open_ids.clear()
-            if self._matcher is None:
-                self._released.append(text)
-                continue
-            self._scan(text, self._matcher)
+            self._open_ids.clear()
+            self._scan(text, matcher)
             if self.stop_string is not None:
                 return count
         return len(token_ids)
@@ -84,7 +96,7 @@ class Detokenizer:
         if self._open_ids:
             tail = self._tokenizer.decode(self._open_ids, skip_special_tokens=self._skip_special_tokens)
             check_text(tail)
-            self._open_ids = []
+            self._open_ids.clear()
             if self._matcher is None:
                 self._released.append(tail)
             else:

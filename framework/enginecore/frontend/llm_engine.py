@@ -1,27 +1,26 @@
 """LLMEngine: the synchronous front end. Thin: InputProcessor in, engine core, OutputProcessor out."""
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from types import TracebackType
 from typing import Self, Unpack
 
 from enginecore.client import make_client
 from enginecore.clock import Clock, RealClock
-from enginecore.errors import EngineCoreError, EngineDeadError
+from enginecore.errors import EngineDeadError
 from enginecore.frontend.input_processor import (
     EngineInput,
     InputProcessor,
     Prompt,
     RequestFields,
     check_request_id,
-    derive_seed,
 )
+from enginecore.frontend.intake import Intake
 from enginecore.frontend.interrupts import InterruptGuard
-from enginecore.frontend.output_processor import OutputProcessor
+from enginecore.frontend.output_processor import OutputProcessor, explain_loss
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
-from enginecore.frontend.tokenizer import load_tokenizer
+from enginecore.frontend.request_state import RequestState
+from enginecore.frontend.tokenizer import LazyTokenizer, load_tokenizer
 from enginecore.interfaces import EngineCoreClient, Tokenizer
 from enginecore.messages import EngineInfo, SchedulerStats
 from enginecore.sampling import SamplingParams
@@ -42,10 +41,9 @@ class LLMEngine:
     ) -> None:
         """`get_tokenizer` is called at most once, by the first request that needs text; `clock` times requests."""
         self._client = client
-        self._get_tokenizer = functools.cache(get_tokenizer)
+        self._get_tokenizer = LazyTokenizer(get_tokenizer)
         self._output_processor = OutputProcessor(self._get_tokenizer, clock or RealClock())
-        self._serial = itertools.count()
-        self._num_accepted = 0
+        self._intake = Intake(client, self._output_processor)
         self._pending: list[RequestOutput] = []
         self.input_processor = InputProcessor(client.info, self._get_tokenizer)
 
@@ -91,24 +89,13 @@ class LLMEngine:
         Raises:
             InvalidRequestError: a live request has this id, or the engine core refuses it; nothing has changed.
         """
-        core_id = f"{request_id}-{next(self._serial)}"
-        request = engine_input.to_request(core_id, derive_seed(self.info.seed, self._num_accepted))
-        self._output_processor.add_request(request_id, core_id, engine_input, output_kind)
-        try:
-            with InterruptGuard():
-                self._client.add_request(request)
-        except BaseException:
-            self._output_processor.discard(request_id)
-            with suppress(EngineCoreError):  # an interrupt may have come after the engine core took it
-                self._client.abort_requests([core_id])
-            raise
-        self._num_accepted += 1
+        self._intake.submit(request_id, engine_input, output_kind)
 
     def abort_request(self, request_ids: str | Iterable[str]) -> None:
         """End requests; unknown ids are left alone. The next `step` gives terminal outputs with reason "abort"."""
         names = [request_ids] if isinstance(request_ids, str) else request_ids
         aborted = self._output_processor.abort_requests(names)
-        self._pending += aborted.request_outputs
+        self._make_outputs(aborted.states)
         if aborted.core_ids_to_abort:
             self._client.abort_requests(aborted.core_ids_to_abort)
 
@@ -134,18 +121,23 @@ class LLMEngine:
     def _step_engine_core(self) -> None:
         try:
             outputs = self._client.get_output()
-            processed = self._output_processor.process_outputs(outputs)
-            self._pending += processed.request_outputs
+            processed = self._output_processor.process_outputs(outputs.outputs)
+            self._make_outputs(processed.states)
             if processed.core_ids_to_abort:
                 self._client.abort_requests(processed.core_ids_to_abort)
-            if outputs.idle:
-                self._pending += self._output_processor.fail_requests(
-                    f"the engine core has nothing left to do, but never ended this request: scheduler "
-                    f"{self.info.components['scheduler']!r} has lost it"
-                )
+            if outputs.idle and self._output_processor.num_live:
+                self._fail_all(explain_loss(self.info))
         except EngineDeadError as error:
-            self._pending += self._output_processor.fail_requests(str(error))
+            self._fail_all(str(error))
             raise
+
+    def _fail_all(self, error: str) -> None:
+        live = self._output_processor.live
+        self._output_processor.fail_requests(live, error)
+        self._make_outputs(live)
+
+    def _make_outputs(self, states: Iterable[RequestState]) -> None:
+        self._pending += [state.make_output() for state in states]
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Forget all cached blocks. False if requests hold blocks and are not to be reset."""

@@ -9,22 +9,22 @@ from enginecore.errors import InvalidRequestError
 from enginecore.frontend.detokenizer import Detokenizer
 from enginecore.frontend.input_processor import EngineInput
 from enginecore.frontend.logprobs_processor import LogprobsProcessor
-from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
+from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.frontend.request_state import RequestState
 from enginecore.frontend.stop_strings import StopStringMatcher
 from enginecore.interfaces import Tokenizer
-from enginecore.messages import EngineCoreOutputs, FinishReason
+from enginecore.messages import EngineCoreOutput, EngineInfo, FinishReason
 
 
-class ProcessedOutputs(NamedTuple):
-    """What one step of the engine core became.
+class Processed(NamedTuple):
+    """What outputs of the engine core, or an abort, changed.
 
     Attributes:
-        request_outputs: For users.
+        states: Requests that have news for their users: `make_output` is due. Those that have ended are forgotten here.
         core_ids_to_abort: Requests that ended here and that the engine core must still be told to end.
     """
 
-    request_outputs: list[RequestOutput]
+    states: list[RequestState]
     core_ids_to_abort: list[str]
 
 
@@ -45,11 +45,22 @@ class OutputProcessor:
         self._matchers: WeakValueDictionary[tuple[str, ...], StopStringMatcher] = WeakValueDictionary()
 
     @property
+    def live(self) -> list[RequestState]:
+        """Requests that have not ended."""
+        return list(self._by_core_id.values())
+
+    @property
     def num_live(self) -> int:
-        """Requests without a terminal output."""
+        """How many requests have not ended."""
         return len(self._by_core_id)
 
-    def add_request(self, request_id: str, core_id: str, engine_input: EngineInput, kind: RequestOutputKind) -> None:
+    def is_live(self, request_id: str) -> bool:
+        """Whether the request of this name has not ended."""
+        return request_id in self._by_request_id
+
+    def add_request(
+        self, request_id: str, core_id: str, engine_input: EngineInput, kind: RequestOutputKind
+    ) -> RequestState:
         """Expect outputs for `core_id`.
 
         Raises:
@@ -73,42 +84,44 @@ class OutputProcessor:
             arrival_time=self._clock.now(),
         )
         self._by_request_id[request_id] = self._by_core_id[core_id] = state
+        return state
 
-    def process_outputs(self, outputs: EngineCoreOutputs) -> ProcessedOutputs:
-        """Apply one step's outputs. A fault in one request's text ends that request alone."""
-        now = self._clock.now()
-        processed = ProcessedOutputs([], [])
-        for output in outputs.outputs:
-            state = self._by_core_id.get(output.request_id)
+    def process_outputs(self, outputs: Iterable[EngineCoreOutput]) -> Processed:
+        """Apply outputs of the engine core. A fault in one request's text ends that request alone."""
+        now, by_core_id = self._clock.now(), self._by_core_id
+        states: list[RequestState] = []
+        core_ids_to_abort: list[str] = []
+        for output in outputs:
+            state = by_core_id.get(output.request_id)
             if state is None:
                 continue
             try:
                 state.update(output, now)
             except Exception as error:  # a tokenizer is a plugin: if it fails on one text, no other request pays
-                state.fail(f"{type(error).__name__}: {error}")
+                state.fail(f"{type(error).__name__}: {error}", now)
             if state.finish_reason is not None:
-                self._forget(state)
+                self.discard(state)
                 if output.finish_reason is None:
-                    processed.core_ids_to_abort.append(state.core_id)
+                    core_ids_to_abort.append(state.core_id)
             elif state.kind is RequestOutputKind.FINAL_ONLY:
                 continue
-            processed.request_outputs.append(state.make_output(now))
-        return processed
+            states.append(state)
+        return Processed(list(dict.fromkeys(states)), core_ids_to_abort)
 
-    def abort_requests(self, request_ids: Iterable[str]) -> ProcessedOutputs:
-        """End requests at once, with their terminal outputs. Ids of no live request are left alone."""
+    def abort_requests(self, request_ids: Iterable[str]) -> Processed:
+        """End requests at once, with reason ABORT. Ids of no live request are left alone."""
         states = [self._by_request_id[name] for name in dict.fromkeys(request_ids) if name in self._by_request_id]
-        outputs = self._finish(states, FinishReason.ABORT)
-        return ProcessedOutputs(outputs, [state.core_id for state in states])
+        self._finish(states, FinishReason.ABORT)
+        return Processed(states, [state.core_id for state in states])
 
-    def fail_requests(self, error: str) -> list[RequestOutput]:
-        """End all requests because the engine core is dead; returns their terminal outputs."""
-        return self._finish(list(self._by_core_id.values()), FinishReason.ERROR, error)
+    def fail_requests(self, states: Sequence[RequestState], error: str) -> None:
+        """End live requests because the engine core gives nothing more for them."""
+        self._finish(states, FinishReason.ERROR, error)
 
-    def discard(self, request_id: str) -> None:
-        """Forget a request that the engine core never accepted; it gets no output."""
-        if (state := self._by_request_id.get(request_id)) is not None:
-            self._forget(state)
+    def discard(self, state: RequestState) -> None:
+        """Forget a request: nothing more comes of it here."""
+        del self._by_core_id[state.core_id]
+        del self._by_request_id[state.request_id]
 
     def _matcher(self, stops: tuple[str, ...]) -> StopStringMatcher | None:
         if not stops:
@@ -117,18 +130,19 @@ class OutputProcessor:
             matcher = self._matchers[stops] = StopStringMatcher(stops)
         return matcher
 
-    def _finish(
-        self, states: Sequence[RequestState], reason: FinishReason, error: str | None = None
-    ) -> list[RequestOutput]:
+    def _finish(self, states: Iterable[RequestState], reason: FinishReason, error: str | None = None) -> None:
         now = self._clock.now()
         for state in states:
-            self._forget(state)
+            self.discard(state)
             try:
-                state.finish(reason, error)
+                state.finish(reason, now, error)
             except Exception as fault:  # see above
-                state.fail(f"{type(fault).__name__}: {fault}")
-        return [state.make_output(now) for state in states]
+                state.fail(f"{type(fault).__name__}: {fault}", now)
 
-    def _forget(self, state: RequestState) -> None:
-        del self._by_core_id[state.core_id]
-        del self._by_request_id[state.request_id]
+
+def explain_loss(info: EngineInfo) -> str:
+    """The error of requests that the engine core has forgotten."""
+    return (
+        f"the engine core has nothing left to do, but never ended this request: scheduler "
+        f"{info.components['scheduler']!r} has lost it"
+    )

@@ -70,7 +70,7 @@ class RequestMetrics:
     Attributes:
         arrival_time: When it was added.
         first_token_time: When its first token was seen.
-        finished_time: When its last output was made.
+        finished_time: When it ended.
         num_output_tokens: Tokens given so far.
     """
 

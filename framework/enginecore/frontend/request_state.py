@@ -1,4 +1,8 @@
-"""One live request as the front end sees it: what came in, what is yet to be said."""
+"""One live request as the front end sees it: what came in, what is yet to be said.
+
+What a step gave is taken in at once; an output is made of it when somebody takes it. Whoever takes outputs late gets
+fewer and larger ones: what waits is the request's own text and tokens, never a queue of outputs.
+"""
 
 from collections.abc import Sequence
 
@@ -52,65 +56,57 @@ class RequestState:
     def update(self, output: EngineCoreOutput, now: float) -> None:
         """Take in what one step gave; sets `finish_reason` if that, or a stop string, ends the request."""
         token_ids: Sequence[int] = output.new_token_ids
+        metrics = self._metrics
         if output.num_cached_tokens:
             self._num_cached_tokens = output.num_cached_tokens
-        if token_ids and self._metrics.first_token_time is None:
-            self._metrics.first_token_time = now
+        if metrics.first_token_time is None and token_ids:
+            metrics.first_token_time = now
         if output.finish_reason is not None:
-            self._end(output.finish_reason, stop_reason=output.stop_reason, error=output.error)
+            self._end(output.finish_reason, now, stop_reason=output.stop_reason, error=output.error)
         if self._detokenizer is not None:
-            token_ids = self._detokenize(output, self._detokenizer)
+            token_ids = self._detokenize(output, self._detokenizer, now)
         self._token_ids += token_ids
-        self._metrics.num_output_tokens += len(token_ids)
+        metrics.num_output_tokens += len(token_ids)
         if self._logprobs is not None:
             self._logprobs.append(output.logprobs or [], len(token_ids))
 
-    def finish(self, reason: FinishReason, error: str | None = None) -> None:
+    def finish(self, reason: FinishReason, now: float, error: str | None = None) -> None:
         """End it from this side; text that was held back becomes visible."""
-        self._end(reason, error=error)
+        self._end(reason, now, error=error)
         if self._detokenizer is not None:
             self._detokenizer.finish()
 
-    def fail(self, error: str) -> None:
+    def fail(self, error: str, now: float) -> None:
         """End it because of a fault in its own text: no more is made of that."""
-        self._end(FinishReason.ERROR, error=error)
+        self._end(FinishReason.ERROR, now, error=error)
 
-    def make_output(self, now: float) -> RequestOutput:
+    def make_output(self) -> RequestOutput:
         """The output that is due now: all so far, or, for DELTA, what is new since the last call."""
-        if self.finish_reason is not None:
-            self._metrics.finished_time = now
-        return RequestOutput(
-            request_id=self.request_id,
-            prompt=self._input.prompt,
-            prompt_token_ids=self._input.prompt_token_ids,
-            outputs=[self._make_completion()],
-            finished=self.finish_reason is not None,
-            num_cached_tokens=self._num_cached_tokens,
-            metrics=self._metrics,
-            error=self._error,
-        )
-
-    def _make_completion(self) -> CompletionOutput:
         text = "" if self._detokenizer is None else self._detokenizer.take_text()
-        token_ids = self._token_ids
+        token_ids, logprobs, cumulative_logprob = self._token_ids, None, None
         if self.kind is RequestOutputKind.CUMULATIVE:
             self._text = text = self._text + text
-            token_ids = list(token_ids)
-            logprobs = None if self._logprobs is None else self._logprobs.so_far()
+            token_ids = token_ids.copy()
         else:
             self._token_ids = []
-            logprobs = None if self._logprobs is None else self._logprobs.take()
-        return CompletionOutput(
-            index=0,
-            text=text,
-            token_ids=token_ids,
-            cumulative_logprob=None if self._logprobs is None else self._logprobs.cumulative,
-            logprobs=logprobs,
-            finish_reason=None if self.finish_reason is None else str(self.finish_reason),
-            stop_reason=self._stop_reason,
+        if self._logprobs is not None:
+            cumulative_logprob = self._logprobs.cumulative
+            logprobs = self._logprobs.so_far() if self.kind is RequestOutputKind.CUMULATIVE else self._logprobs.take()
+        reason = None if self.finish_reason is None else str(self.finish_reason)
+        # by position: once per token, and names would cost more than all the rest
+        completion = CompletionOutput(0, text, token_ids, cumulative_logprob, logprobs, reason, self._stop_reason)
+        return RequestOutput(
+            self.request_id,
+            self._input.prompt,
+            self._input.prompt_token_ids,
+            [completion],
+            reason is not None,
+            self._num_cached_tokens,
+            self._metrics,
+            self._error,
         )
 
-    def _detokenize(self, output: EngineCoreOutput, detokenizer: Detokenizer) -> Sequence[int]:
+    def _detokenize(self, output: EngineCoreOutput, detokenizer: Detokenizer, now: float) -> Sequence[int]:
         """Turn the step's tokens into text, and return those up to the one that completed a stop string."""
         token_ids = shown = output.new_token_ids
         if output.finish_reason is FinishReason.STOP and not self._input.params.include_stop_str_in_output:
@@ -121,8 +117,11 @@ class RequestState:
         elif output.finish_reason is not None:
             detokenizer.finish()
         if detokenizer.stop_string is not None:
-            self._end(FinishReason.STOP, stop_reason=detokenizer.stop_string)
+            self._end(FinishReason.STOP, now, stop_reason=detokenizer.stop_string)
         return token_ids
 
-    def _end(self, reason: FinishReason, stop_reason: int | str | None = None, error: str | None = None) -> None:
+    def _end(
+        self, reason: FinishReason, now: float, stop_reason: int | str | None = None, error: str | None = None
+    ) -> None:
         self.finish_reason, self._stop_reason, self._error = reason, stop_reason, error
+        self._metrics.finished_time = now

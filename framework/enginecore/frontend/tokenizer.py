@@ -1,4 +1,7 @@
-"""Builds the tokenizer that the settings name."""
+"""Builds the tokenizer that the settings name, when somebody needs it."""
+
+import threading
+from collections.abc import Callable
 
 from enginecore.core import build_component
 from enginecore.interfaces import Tokenizer
@@ -19,3 +22,24 @@ def load_tokenizer(loaded: Loaded) -> Tokenizer:
         component, choice.settings, TokenizerContext(model=settings.model, tokenizer=settings.tokenizer)
     )
     return tokenizer
+
+
+class LazyTokenizer:
+    """Gives the tokenizer, and loads it when first called. Thread-safe: nobody loads it twice."""
+
+    def __init__(self, load: Callable[[], Tokenizer]) -> None:
+        self._load = load
+        self._tokenizer: Tokenizer | None = None
+        self._loading = threading.Lock()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a call returns at once."""
+        return self._tokenizer is not None
+
+    def __call__(self) -> Tokenizer:
+        if self._tokenizer is None:
+            with self._loading:
+                if self._tokenizer is None:
+                    self._tokenizer = self._load()
+        return self._tokenizer

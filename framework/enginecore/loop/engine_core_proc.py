@@ -1,8 +1,7 @@
 """EngineCoreProc: the busy loop around an engine core, between two queues."""
 
 import itertools
-import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty
@@ -10,7 +9,19 @@ from queue import Empty
 from enginecore.clock import Clock
 from enginecore.errors import EngineDeadError, InvalidRequestError, UtilityError
 from enginecore.interfaces import EngineCoreApi
-from enginecore.loop.queues import Event, Failed, FromPeer, PeerGone, Queues, ToPeer, Unreadable, Wakeup
+from enginecore.loop.last_words import last_word, named, said_by, traceback_of
+from enginecore.loop.queues import (
+    Event,
+    Failed,
+    Forget,
+    FromPeer,
+    PeerGone,
+    Queues,
+    ToPeer,
+    Unreadable,
+    Unsendable,
+    Wakeup,
+)
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
 from enginecore.wire import (
     SCHEMA,
@@ -27,15 +38,12 @@ from enginecore.wire import (
     Refused,
     Reply,
     ServerMessage,
+    Shutdown,
     Welcome,
 )
 
 BRIEFLY = 0.001
 """Seconds to leave to the IO threads when there is work but no forward pass ran."""
-
-
-MAX_TRACEBACK = 20_000
-"""Characters of a traceback that travel: its end, where the fault is."""
 
 
 @dataclass(slots=True)
@@ -47,10 +55,12 @@ class FrontEnd:
         index: Its client index.
         num_added: Requests that it has sent.
         num_told: How many of them it knows to be done.
+        owns: Whether it started the engine core.
     """
 
     peer: bytes
     index: int
+    owns: bool
     num_added: int = 0
     num_told: int = 0
 
@@ -58,15 +68,21 @@ class FrontEnd:
 class EngineCoreProc:
     """Runs an engine core until it is told to stop: takes in what front ends say, steps, and puts what there is to say.
 
-    Knows neither sockets nor processes; all of it but `request_shutdown` runs on one thread.
+    Knows neither sockets nor processes; all of it but `request_shutdown` and `abort_at_once` runs on one thread.
     """
 
-    def __init__(self, core: EngineCoreApi, queues: Queues, *, shutdown_timeout: float, clock: Clock) -> None:
-        """Running requests get `shutdown_timeout` seconds when the loop is told to stop."""
+    def __init__(
+        self, core: EngineCoreApi, queues: Queues, *, shutdown_timeout: float, clock: Clock, owner_key: str = ""
+    ) -> None:
+        """Running requests get `shutdown_timeout` seconds when the loop is told to stop.
+
+        The front end that says hello with `owner_key` may stop it; an empty one: nobody may.
+        """
         self._core = core
         self._queues = queues
         self._shutdown_timeout = shutdown_timeout
         self._clock = clock
+        self._owner_key = owner_key
         self._clients: dict[bytes, FrontEnd] = {}
         self._by_index: dict[int, FrontEnd] = {}
         self._indices = itertools.count()
@@ -84,7 +100,7 @@ class EngineCoreProc:
         try:
             self.run_busy_loop()
             last = Dead(f"the engine core was shut down{self._shutdown_reason}")
-        except Exception as error:  # whatever it is, nobody may wait for an engine core that is gone
+        except BaseException as error:  # whatever it is, nobody may wait for an engine core that is gone
             last = last_word(error)
         for client in self._clients.values():
             self._say(client, last)
@@ -109,11 +125,19 @@ class EngineCoreProc:
         self._shutdown_reason = self._shutdown_reason or f": {reason}"
         self._queues.inbox.put(Wakeup())
 
+    def abort_at_once(self, peer: bytes, request_ids: Iterable[str]) -> None:
+        """End requests, ahead of all that is queued and of the outputs of a step that is running. From any thread.
+        What a stranger says is left to `run`.
+        """
+        if peer in self._clients:
+            self._core.abort_requests(request_ids)
+
     def _goes_on(self) -> bool:
         if self._deadline is None:
             return True
         if self._core.has_unfinished_requests() and self._clock.now() < self._deadline:
             return True
+        self._take_what_is_there()  # what came too late is answered all the same
         self._emit(self._core.finish_all(FinishReason.ABORT))
         return False
 
@@ -121,11 +145,17 @@ class EngineCoreProc:
 
     def _take_input(self) -> None:
         """Handle all that has arrived; wait for it if there is nothing else to do."""
-        inbox = self._queues.inbox
         with suppress(Empty):
-            self._handle(inbox.get(timeout=self._patience) if self._core.has_requests() else self._await_input())
-            while True:
-                self._handle(inbox.get_nowait())
+            if self._core.has_requests():
+                self._handle(self._queues.inbox.get(timeout=self._patience))
+            else:
+                self._handle(self._await_input())
+        self._take_what_is_there()
+
+    def _take_what_is_there(self) -> None:
+        inbox = self._queues.inbox
+        for _ in range(inbox.qsize()):  # not for as long as somebody talks: steps have their turn
+            self._handle(inbox.get_nowait())
 
     def _await_input(self) -> Event:
         if not self._core.has_unfinished_requests():
@@ -171,16 +201,19 @@ class EngineCoreProc:
                 self._hear_nonsense(peer, str(error), error.request_id, error.call_id)
             case PeerGone(peer):
                 self._forget(peer)
+            case Unsendable(peer, request_id):
+                self._core.abort_requests([request_id])
+                self._queues.outbox.put(Forget(peer, request_id))
             case Failed(what, error):
-                raise EngineDeadError(f"{what} has failed: {type(error).__name__}: {error}") from error
+                raise EngineDeadError(f"{what} has failed: {named(error)}") from error
             case Wakeup():
                 pass
 
     def _hear(self, peer: bytes, message: ClientMessage) -> None:
         client = self._clients.get(peer)
         match message:
-            case Hello(schema):
-                self._welcome(peer, schema)
+            case Hello(schema, key):
+                self._welcome(peer, schema, key)
             case _ if client is None:
                 self._refuse(peer, "it did not say hello first")
             case Add(request):
@@ -193,15 +226,19 @@ class EngineCoreProc:
                 self._say(client, self._answer(call_id, name, args))
             case Bye():
                 self._forget(peer)
+            case Shutdown() if client.owns:
+                self.request_shutdown("its front end ended it")
+            case Shutdown():
+                self._refuse(peer, "it asked for the shutdown of an engine core that another one started")
 
-    def _welcome(self, peer: bytes, schema: str) -> None:
+    def _welcome(self, peer: bytes, schema: str, key: str) -> None:
         if schema != SCHEMA:
             self._refuse(peer, f"it speaks message schema {schema!r} and the engine core {SCHEMA!r}: install the same "
                          "version of enginecore on both sides")  # fmt: skip
         elif peer in self._clients:
             self._refuse(peer, "it said hello twice")
         else:
-            client = FrontEnd(peer, next(self._indices))
+            client = FrontEnd(peer, next(self._indices), owns=bool(key) and key == self._owner_key)
             self._clients[peer] = self._by_index[client.index] = client
             self._say(client, Welcome(client.index, self._core.info))
 
@@ -225,11 +262,12 @@ class EngineCoreProc:
                 return Reply(call_id, self._queues.activity.stats)
             return Reply(call_id, self._core.call_utility(name, *args))
         except InvalidRequestError as error:
-            return Reply(call_id, failure=Failure.INVALID, error=str(error))
-        except UtilityError as error:
-            return Reply(call_id, failure=Failure.FAILED, error=str(error), traceback=error.traceback)
+            return Reply(call_id, failure=Failure.INVALID, error=said_by(error))
         except EngineDeadError as error:
-            return Reply(call_id, failure=Failure.DEAD, error=str(error))
+            return Reply(call_id, failure=Failure.DEAD, error=said_by(error))
+        except Exception as error:  # a plugin's, or on purpose; what must not go on has made the engine core dead
+            why = said_by(error) if isinstance(error, UtilityError) else f"utility {name!r} failed: {named(error)}"
+            return Reply(call_id, failure=Failure.FAILED, error=why, traceback=traceback_of(error))
 
     def _hear_nonsense(self, peer: bytes, error: str, request_id: str | None, call_id: int | None) -> None:
         """A message that cannot be read ends what it is about, or the talk with whoever sent it; nobody else."""
@@ -250,10 +288,3 @@ class EngineCoreProc:
         if client := self._clients.pop(peer, None):
             del self._by_index[client.index]
             self._core.abort_client(client.index)
-
-
-def last_word(error: BaseException) -> Dead:
-    """What is said of a failure when the engine core ends by it."""
-    known = isinstance(error, EngineDeadError)
-    reason = str(error) if known else f"the engine core has failed: {type(error).__name__}: {error}"
-    return Dead(reason, "".join(traceback.format_exception(error))[-MAX_TRACEBACK:])

@@ -6,12 +6,11 @@ A thread that cannot go on says so to the busy loop, which ends the engine: it n
 import os
 import select
 import threading
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 from enginecore.errors import InvalidRequestError
 from enginecore.interfaces import ServerChannel
-from enginecore.loop.queues import Failed, FromPeer, PeerGone, Queues, ToPeer, Unreadable, Wakeup
+from enginecore.loop.queues import Failed, Forget, FromPeer, PeerGone, Queues, ToPeer, Unreadable, Unsendable, Wakeup
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from enginecore.wire import (
     Abort,
@@ -25,21 +24,16 @@ from enginecore.wire import (
 )
 
 
-class TakesAborts(Protocol):
-    """What the IO threads know of the engine core."""
-
-    def abort_requests(self, request_ids: Iterable[str]) -> None:
-        """End requests; from any thread."""
-        ...
-
-
 class InputThread:
     """Receives and decodes. Aborts reach the engine core at once, ahead of the outputs of a step that runs."""
 
-    def __init__(self, server: ServerChannel, core: TakesAborts, queues: Queues) -> None:
+    def __init__(
+        self, server: ServerChannel, queues: Queues, *, abort_at_once: Callable[[bytes, list[str]], None]
+    ) -> None:
         self._server = server
-        self._core = core
         self._queues = queues
+        self._abort_at_once = abort_at_once
+        self._stopping = False
         self._control, self._controlled_by = os.pipe()
         os.set_blocking(self._controlled_by, False)
         self._thread = threading.Thread(target=self._run, name="engine-core-input", daemon=True)
@@ -50,6 +44,7 @@ class InputThread:
 
     def stop(self, timeout: float) -> bool:
         """End; whether it did within `timeout` seconds."""
+        self._stopping = True  # there may be something to receive for ever
         os.close(self._controlled_by)
         self._thread.join(timeout)
         if not self._thread.is_alive():
@@ -68,18 +63,16 @@ class InputThread:
             poll = select.poll()
             poll.register(self._server.fileno(), select.POLLIN)
             poll.register(self._control, select.POLLIN)
-            while True:
+            while not self._stopping:
                 self._receive_all()
-                if any(fd == self._control for fd, _ in poll.poll()):
-                    if not os.read(self._control, 512):
-                        return
+                if any(fd == self._control for fd, _ in poll.poll()) and os.read(self._control, 512):
                     self._queues.inbox.put(Wakeup())
         except BaseException as error:
             self._queues.inbox.put(Failed("the input thread", error))
 
     def _receive_all(self) -> None:
         activity, inbox = self._queues.activity, self._queues.inbox
-        while (received := self._server.receive()) is not None:
+        while not self._stopping and (received := self._server.receive()) is not None:
             peer, frames = received
             if frames is None:
                 inbox.put(PeerGone(peer))
@@ -92,17 +85,17 @@ class InputThread:
             activity.stats.num_received += 1
             activity.stats.num_received_in_step += activity.stepping
             if isinstance(message, Abort):
-                self._core.abort_requests(message.request_ids)
+                self._abort_at_once(peer, message.request_ids)
             inbox.put(FromPeer(peer, message))  # an abort too: what it ends may still be in this queue
 
 
 class OutputThread:
     """Encodes and sends. What cannot be sent becomes an error of whom it concerns."""
 
-    def __init__(self, server: ServerChannel, core: TakesAborts, queues: Queues) -> None:
+    def __init__(self, server: ServerChannel, queues: Queues) -> None:
         self._server = server
-        self._core = core
         self._queues = queues
+        self._ended: set[tuple[bytes, str]] = set()  # requests that this thread has ended; more of them may come
         self._thread = threading.Thread(target=self._run, name="engine-core-output", daemon=True)
 
     def start(self) -> None:
@@ -119,39 +112,42 @@ class OutputThread:
         activity, outbox = self._queues.activity, self._queues.outbox
         try:
             while (item := outbox.get()) is not None:
-                self._send(item)
-                activity.stats.num_sent += 1
-                activity.stats.num_sent_in_step += activity.stepping
+                match item:
+                    case ToPeer(peer, message):
+                        self._send(peer, self._without_ended(peer, message) if self._ended else message)
+                        activity.stats.num_sent += 1
+                        activity.stats.num_sent_in_step += activity.stepping
+                    case Forget(peer, request_id):
+                        self._ended.discard((peer, request_id))
         except BaseException as error:
             self._queues.inbox.put(Failed("the output thread", error))
 
-    def _send(self, item: ToPeer) -> None:
+    def _without_ended(self, peer: bytes, message: ServerMessage) -> ServerMessage:
+        match message:
+            case Outputs(step):
+                left = [output for output in step.outputs if (peer, output.request_id) not in self._ended]
+                return Outputs(EngineCoreOutputs(outputs=left, timestamp=step.timestamp))
+        return message
+
+    def _send(self, peer: bytes, message: ServerMessage) -> None:
         try:
-            self._server.send(item.peer, encode(item.message))
+            self._server.send(peer, encode(message))
         except (WireError, InvalidRequestError) as error:
-            for message in self._repaired(item, error):
-                self._server.send(item.peer, encode(message))
+            for other in self._instead_of(peer, message, error):
+                self._send(peer, other)
 
-    def _repaired(self, item: ToPeer, error: Exception) -> list[ServerMessage]:
-        """What to say instead of a message that cannot be sent."""
-        match item.message:
-            case Reply(call_id=call_id):
-                return [Reply(call_id, failure=Failure.FAILED, error=f"its result {error}")]
-            case Outputs(outputs=EngineCoreOutputs(outputs=[_, _, *_]) as step):
-                return [self._sendable(item.peer, step, output) for output in step.outputs]
-            case Outputs(outputs=EngineCoreOutputs(outputs=[output]) as step):
-                return [self._failed(step, output, error)]
-        raise error
-
-    def _sendable(self, peer: bytes, step: EngineCoreOutputs, output: EngineCoreOutput) -> ServerMessage:
-        alone = Outputs(EngineCoreOutputs(outputs=[output], timestamp=step.timestamp))
-        try:
-            encode(alone)
-        except WireError as error:
-            return self._failed(step, output, error)
-        return alone
-
-    def _failed(self, step: EngineCoreOutputs, output: EngineCoreOutput, error: Exception) -> ServerMessage:
-        self._core.abort_requests([output.request_id])
-        last = EngineCoreOutput(output.request_id, [], FinishReason.ERROR, error=f"its output {error}")
-        return Outputs(EngineCoreOutputs(outputs=[last], timestamp=step.timestamp))
+    def _instead_of(self, peer: bytes, message: ServerMessage, error: Exception) -> Iterator[ServerMessage]:
+        """What to say in place of a message that cannot be sent."""
+        match message:
+            case Reply(call_id, failure=None):
+                yield Reply(call_id, failure=Failure.FAILED, error=f"its result {error}")
+            case Outputs(EngineCoreOutputs(outputs=[_, _, *_] as outputs, timestamp=timestamp)):
+                for output in outputs:
+                    yield Outputs(EngineCoreOutputs(outputs=[output], timestamp=timestamp))
+            case Outputs(EngineCoreOutputs(outputs=[EngineCoreOutput(request_id)], timestamp=timestamp)):
+                self._ended.add((peer, request_id))
+                self._queues.inbox.put(Unsendable(peer, request_id))
+                last = EngineCoreOutput(request_id, [], FinishReason.ERROR, error=f"its output {error}")
+                yield Outputs(EngineCoreOutputs(outputs=[last], timestamp=timestamp))
+            case _:
+                raise error

@@ -6,7 +6,6 @@ import shutil
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,10 @@ import msgspec
 from enginecore.clock import RealClock
 from enginecore.core import build_component, build_engine_core
 from enginecore.errors import EngineCoreError
-from enginecore.interfaces import ChannelTransport, EngineCoreApi, ServerChannel
-from enginecore.loop.engine_core_proc import MAX_TRACEBACK, EngineCoreProc
+from enginecore.interfaces import ChannelTransport, ServerChannel
+from enginecore.loop.engine_core_proc import EngineCoreProc
 from enginecore.loop.io_threads import InputThread, OutputThread
+from enginecore.loop.last_words import named, said_by, traceback_of
 from enginecore.loop.queues import Queues
 from enginecore.loop.reports import Ended, NotStarted, Report, Started
 from enginecore.plugin import TransportContext
@@ -29,7 +29,7 @@ from enginecore.settings import Loaded, restore_settings
 
 LINGER = 2.0
 """Seconds that last words get to leave."""
-EXIT_TIMEOUT = 7.0
+EXIT_TIMEOUT = 6.0
 """Seconds from the end of the busy loop to that of the process, whatever hangs."""
 SIGNAL_INTERVAL = 0.2
 """Seconds after which a second signal of a kind is one of its own."""
@@ -115,14 +115,15 @@ def main(payload: Mapping[str, Any], parent: Parent) -> int:
     """Build an engine core, serve until told to stop, release everything. Returns the exit code.
 
     Args:
-        payload: "loaded": as of `Loaded.to_plain`; "directory": for the transport's files.
+        payload: "loaded": as of `Loaded.to_plain`; "directory": for the transport's files; "owner_key": by which the
+            front end that started this shows who it is.
         parent: Is told of the start, or why there is none, and of the end.
     """
     life = Life(parent, Path(payload["directory"]))
     try:
         loaded = restore_settings(payload["loaded"])
         parent.watch(life.leave_orphaned)
-        return _serve(loaded, life)
+        return _serve(loaded, payload["owner_key"], life)
     except BaseException as error:
         life.report(_not_started(error, life.signals))
         raise SystemExit(error.code if isinstance(error, SystemExit) else 1) from None
@@ -130,25 +131,24 @@ def main(payload: Mapping[str, Any], parent: Parent) -> int:
         life.clean_up()
 
 
-def _serve(loaded: Loaded, life: Life) -> int:
+def _serve(loaded: Loaded, owner_key: str, life: Life) -> int:
     server = _transport(loaded).listen(life.directory)
     try:
         core = build_engine_core(loaded, RealClock())
         try:
-            last = _run(core, server, loaded.settings.shutdown_timeout, life)
+            queues = Queues()
+            timeout = loaded.settings.shutdown_timeout
+            proc = EngineCoreProc(core, queues, shutdown_timeout=timeout, clock=RealClock(), owner_key=owner_key)
+            receiving = InputThread(server, queues, abort_at_once=proc.abort_at_once)
+            return _run(proc, receiving, OutputThread(server, queues), server, life)
         finally:
             core.shutdown()
     finally:
         server.close(LINGER)
-    life.report(last)
-    return 1 if last.traceback else 0
 
 
-def _run(core: EngineCoreApi, server: ServerChannel, shutdown_timeout: float, life: Life) -> Ended:
-    """Serve; afterwards no thread uses the server any more."""
-    queues = Queues()
-    proc = EngineCoreProc(core, queues, shutdown_timeout=shutdown_timeout, clock=RealClock())
-    receiving, sending = InputThread(server, core, queues), OutputThread(server, core, queues)
+def _run(proc: EngineCoreProc, receiving: InputThread, sending: OutputThread, server: ServerChannel, life: Life) -> int:
+    """Serve; afterwards no thread uses the server any more. Returns the exit code."""
     receiving.start()
     sending.start()
     with life.signals.calling(proc.request_shutdown, receiving.wakeup_fd):
@@ -156,12 +156,11 @@ def _run(core: EngineCoreApi, server: ServerChannel, shutdown_timeout: float, li
         gc.freeze()  # what start-up made stays; no collection need look at it again
         life.report(Started(dict(server.address)))
         last = proc.run()
-    ended = Ended(last.reason, last.traceback)
+    life.report(Ended(last.reason, last.traceback))
     life.end_within(EXIT_TIMEOUT)
     if not (sending.stop(LINGER) and receiving.stop(LINGER)):
-        life.report(ended)
         life.leave()  # a thread that hangs in the transport must not see it closed
-    return ended
+    return 1 if last.traceback else 0
 
 
 def _transport(loaded: Loaded) -> ChannelTransport:
@@ -180,7 +179,6 @@ def _transport(loaded: Loaded) -> ChannelTransport:
 def _not_started(error: BaseException, signals: Signals) -> NotStarted:
     if signals.received is not None:
         return NotStarted("EngineCoreError", f"the engine core received {signals.received.name} before it was ready")
-    text = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
     if isinstance(error, EngineCoreError):
-        return NotStarted(type(error).__name__, str(error), text)
-    return NotStarted("EngineCoreError", f"the engine core did not start: {type(error).__name__}: {error}", text)
+        return NotStarted(type(error).__name__, said_by(error), traceback_of(error))
+    return NotStarted("EngineCoreError", f"the engine core did not start: {named(error)}", traceback_of(error))

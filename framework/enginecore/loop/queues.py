@@ -31,6 +31,14 @@ class PeerGone:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsendable:
+    """An output of this request could not be sent, and its front end was told of its end."""
+
+    peer: bytes
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The executor or an IO thread cannot go on."""
 
@@ -43,7 +51,7 @@ class Wakeup:
     """Look around: somebody asked for the shutdown."""
 
 
-Event = FromPeer | Unreadable | PeerGone | Failed | Wakeup
+Event = FromPeer | Unreadable | PeerGone | Unsendable | Failed | Wakeup
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,14 @@ class ToPeer:
 
     peer: bytes
     message: ServerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Answer to `Unsendable`: no more of this request will come."""
+
+    peer: bytes
+    request_id: str
 
 
 @dataclass(slots=True)
@@ -78,5 +94,5 @@ class Queues:
     """
 
     inbox: "SimpleQueue[Event]" = field(default_factory=SimpleQueue)
-    outbox: "SimpleQueue[ToPeer | None]" = field(default_factory=SimpleQueue)
+    outbox: "SimpleQueue[ToPeer | Forget | None]" = field(default_factory=SimpleQueue)
     activity: Activity = field(default_factory=Activity)

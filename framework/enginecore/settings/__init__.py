@@ -10,13 +10,14 @@ from enginecore.settings.model import (
     Selection,
     settings_model,
 )
-from enginecore.settings.sources import parse_overrides
+from enginecore.settings.sources import Layer, parse_overrides
 
 __all__ = [
     "TABLES",
     "ComponentTable",
     "DebugSettings",
     "EngineSettings",
+    "Layer",
     "Loaded",
     "PluginSettings",
     "Selection",

@@ -21,6 +21,7 @@ from enginecore.settings.problems import (
     problems_of_choice,
 )
 from enginecore.settings.sources import (
+    NOTHING,
     Layer,
     Layers,
     Values,
@@ -40,7 +41,8 @@ class Loaded:
     Attributes:
         settings: All of them.
         registry: The plugins that `settings.plugins` lets in, and the components given as objects.
-        sources: By dotted key: "argument", "environment ENGINECORE_X", "file PATH" or "default".
+        sources: By dotted key: "argument", "environment ENGINECORE_X", "file PATH", "default", or what the front end
+            calls a default of its own.
     """
 
     settings: EngineSettings
@@ -80,6 +82,7 @@ def load_settings(
     config_file: str | Path | None = None,
     components: Iterable[Component | str] = (),
     environ: Mapping[str, str] | None = None,
+    defaults: Layer = NOTHING,
 ) -> Loaded:
     """Read the settings: `arguments` over the environment over the file over defaults.
 
@@ -88,12 +91,13 @@ def load_settings(
         config_file: TOML, YAML or JSON.
         components: More components than those of plugins, as for `Registry.with_components`.
         environ: Instead of `os.environ`.
+        defaults: Where a front end differs from everybody's defaults.
 
     Raises:
         ConfigurationError: what is wrong, all of it: each with its key, value, source, and what would be right.
         PluginError: one of `components` breaks a rule.
     """
-    sources = _Sources.read(arguments, config_file, environ)
+    sources = _Sources.read(arguments, config_file, environ, defaults)
     registry = _discover(sources).with_components(components)
     for record in registry.failed:
         logger.warning("%s is left out: %s (`enginecore plugins` says more)", record.origin, record.reason)
@@ -130,19 +134,26 @@ class _Sources:
     arguments: Mapping[str, Any]
     environ: Mapping[str, str]
     file: Layer
+    defaults: Layer
 
     @classmethod
     def read(
-        cls, arguments: Mapping[str, Any] | None, config_file: str | Path | None, environ: Mapping[str, str] | None
+        cls,
+        arguments: Mapping[str, Any] | None,
+        config_file: str | Path | None,
+        environ: Mapping[str, str] | None,
+        defaults: Layer = NOTHING,
     ) -> "_Sources":
         return cls(
             arguments or {},
             dict(os.environ if environ is None else environ),
-            Layer({}, {}) if config_file is None else file_layer(config_file),
+            NOTHING if config_file is None else file_layer(config_file),
+            defaults,
         )
 
     def layers(self, model: type[EngineSettings]) -> Layers:
-        return Layers((arguments_layer(self.arguments, model), environment_layer(self.environ, model), self.file))
+        arguments, environment = arguments_layer(self.arguments, model), environment_layer(self.environ, model)
+        return Layers((arguments, environment, self.file, self.defaults))
 
 
 class _FirstPass(BaseModel):

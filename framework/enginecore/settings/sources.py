@@ -53,6 +53,10 @@ class Layer:
         return exact or " and ".join(below)
 
 
+NOTHING = Layer({}, {})
+"""A source that is silent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layers:
     """All sources of one reading, the strongest first."""

@@ -4,7 +4,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 
-from enginecore.conformance.oracle.model import DIGEST_BYTES, extend_digests
+from enginecore.conformance.oracle.model import DIGEST_BYTES, extend_digest, extend_digests
 from enginecore.interfaces import KVCacheConfig
 
 
@@ -20,6 +20,9 @@ class SlotMemory:
         """Compute tokens from position `start` on, each from the slot before it, the first of all from `root`."""
         size = self.block_size
         last = self._blocks[block_ids[(start - 1) // size]][(start - 1) % size] if start else root
+        if len(token_ids) == 1:  # a decode: most writes are, and a loop would double their cost
+            self._put(block_ids[start // size], start % size, extend_digest(last, token_ids[0]))
+            return
         for position, digest in enumerate(extend_digests(last, token_ids), start):
             self._put(block_ids[position // size], position % size, digest)
 

@@ -20,11 +20,16 @@ def root_digest(salt: str | None, adapter: str | None) -> int:
     return int.from_bytes(blake2b(repr((salt, adapter)).encode(), digest_size=DIGEST_BYTES).digest(), signed=True)
 
 
+def extend_digest(last: int, token: int) -> int:
+    """Digest of the prefix that ends with `token`, after a prefix with digest `last`."""
+    return hash((last, token))  # of integers: not randomised, unlike that of strings
+
+
 def extend_digests(last: int, token_ids: Iterable[int]) -> "array[int]":
     """Digests of the prefixes that end with each of these tokens, after a prefix with digest `last`."""
     digests = array("q")
     for token in token_ids:
-        last = hash((last, token))  # of integers: not randomised, unlike that of strings
+        last = extend_digest(last, token)
         digests.append(last)
     return digests
 
@@ -110,7 +115,7 @@ class OracleModel:
 
     def _sample(self, state: int, params: SamplingParams, num_output_tokens: int) -> int:
         seed = 0 if params.greedy else params.seed or 0
-        token = hash((state, seed)) % self.vocab_size
+        token: int = hash((state, seed)) % self.vocab_size
         if num_output_tokens >= params.min_tokens:
             return token
         stops = {*params.stop_token_ids, *(() if params.ignore_eos else self.eos_token_ids)}

@@ -1,0 +1,226 @@
+"""Named checks: what a conformance kit is made of, whatever kind of component it checks.
+
+A check is a function with a docstring that states the rule. It gets a bench, which belongs to its kind, and raises
+`Violation` with what was seen and what would be right.
+"""
+
+import inspect
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from enginecore.errors import ConfigurationError, InvariantError
+from enginecore.plugin import Kind
+from enginecore.registry.spelling import closest
+
+CLOSING_TIME = 10.0
+"""Seconds that a bench may take to be cleared before the next check goes ahead."""
+
+
+MOST_FRAMES = 5
+"""Of a traceback that are shown."""
+
+
+class Violation(InvariantError):
+    """A rule is broken.
+
+    Attributes:
+        seen: What happened.
+        right: What would be right.
+    """
+
+    def __init__(self, seen: str, right: str) -> None:
+        super().__init__(f"{seen}; right: {right}")
+        self.seen = seen
+        self.right = right
+
+
+class Bench(Protocol):
+    """Where a check puts up what it checks. Each check gets a new one."""
+
+    def close(self) -> None:
+        """Clear away all that was put up."""
+        ...
+
+
+B = TypeVar("B", bound=Bench)
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Generic[B]):
+    """One rule.
+
+    Attributes:
+        name: Of the check: how it is opted out of.
+        kind: Of components that it is for.
+        needs: Capabilities of the components that it is for.
+        rule: What must hold.
+        function: Raises if it does not.
+    """
+
+    name: str
+    kind: Kind
+    needs: frozenset[str]
+    rule: str
+    function: Callable[[B], None]
+
+
+def check(kind: Kind, *needs: str) -> Callable[[Callable[[B], None]], Check[B]]:
+    """Make a function a check of components of `kind` that have these capabilities. Its docstring is the rule."""
+
+    def made(function: Callable[[B], None]) -> Check[B]:
+        rule = " ".join(inspect.cleandoc(function.__doc__ or "").split())
+        return Check(function.__name__, kind, frozenset(needs), rule, function)
+
+    return made
+
+
+def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:
+    """All checks in these modules, in order."""
+    return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Check))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a check.
+
+    Attributes:
+        check: Which.
+        outcome: How it ended.
+        seen: What was seen, if it failed.
+        right: What would be right, if it failed.
+        reason: Why it was skipped.
+        seconds: How long it took.
+    """
+
+    check: Check[Any]
+    outcome: Literal["passed", "failed", "skipped"]
+    seen: str = ""
+    right: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lines = [f"{self.outcome} {self.check.name}" + (f": {self.reason}" if self.reason else "")]
+        if self.outcome == "failed":
+            lines += [f"  rule:  {self.check.rule}", f"  seen:  {self.seen}", f"  right: {self.right}"]
+        return "\n".join(lines)
+
+    def require(self) -> None:
+        """Raise InvariantError if the check failed."""
+        if self.outcome == "failed":
+            raise InvariantError(str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of all checks of a component.
+
+    Attributes:
+        subject: Which component.
+        results: One per check.
+    """
+
+    subject: str
+    results: tuple[Result, ...]
+
+    @property
+    def failed(self) -> tuple[Result, ...]:
+        """The checks that failed."""
+        return tuple(result for result in self.results if result.outcome == "failed")
+
+    def __str__(self) -> str:
+        skipped = [result for result in self.results if result.outcome == "skipped"]
+        num_passed = len(self.results) - len(self.failed) - len(skipped)
+        seconds = sum(result.seconds for result in self.results)
+        head = f"{self.subject}: {num_passed} of {len(self.results)} checks passed in {seconds:.1f} s"
+        return "\n".join([head, *map(str, (*self.failed, *skipped))])
+
+    def require(self) -> "Report":
+        """Raise InvariantError if a check failed; the report, if none did."""
+        if self.failed:
+            raise InvariantError(str(self))
+        return self
+
+
+def choose(
+    checks: Sequence[Check[B]], capabilities: Iterable[str], skip: Mapping[str, str]
+) -> tuple[tuple[Check[B], str], ...]:
+    """The checks for a component with these capabilities, each with the reason to skip it, if there is one.
+
+    Args:
+        checks: All of its kind.
+        capabilities: What it declares.
+        skip: Reasons by name of the check.
+
+    Raises:
+        ConfigurationError: `skip` names no check of this component, or gives no reason.
+    """
+    chosen = [item for item in checks if item.needs <= frozenset(capabilities)]
+    names = [item.name for item in chosen]
+    for name, reason in skip.items():
+        if name not in names:
+            hint = closest(name, names) or f"; there are {', '.join(names)}"
+            raise ConfigurationError(f"skip names {name!r}, which is no check of this component{hint}")
+        if not reason.strip():
+            raise ConfigurationError(f"skip names {name!r} without a reason: say why this rule need not hold")
+    return tuple((item, skip.get(item.name, "")) for item in chosen)
+
+
+def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) -> Result:
+    """Run a check on a thread of its own, so that a component that hangs is a result like any other."""
+    began = time.monotonic()
+    attempt = _Attempt(item, make_bench)
+    thread = threading.Thread(target=attempt.run, name=f"check-{item.name}", daemon=True)
+    thread.start()
+    ended = attempt.done.wait(time_limit)
+    seconds = time.monotonic() - began
+    if not ended:
+        where = _shown(traceback.extract_stack(sys._current_frames().get(thread.ident or 0)))
+        seen, right = f"no end after {time_limit:g} s; it stands at\n{where}", "it ends in milliseconds"
+        return Result(check=item, outcome="failed", seen=seen, right=right, seconds=seconds)
+    thread.join(CLOSING_TIME)
+    error = attempt.error
+    if error is None:
+        return Result(check=item, outcome="passed", seconds=seconds)
+    if isinstance(error, Violation):
+        seen, right = error.seen, error.right
+    else:
+        where = _shown(traceback.extract_tb(error.__traceback__))
+        seen, right = f"{type(error).__name__}: {error}, raised at\n{where}", "nothing is raised here"
+    return Result(check=item, outcome="failed", seen=seen, right=right, seconds=seconds)
+
+
+def _shown(stack: traceback.StackSummary) -> str:
+    """Where a check stands: from the check's own line down to the last, with what is between them left out."""
+    own = next((at for at, frame in enumerate(stack) if frame.filename == __file__), -1) + 1
+    frames = stack[own:]
+    return "".join(traceback.format_list(frames if len(frames) <= MOST_FRAMES else frames[:1] + frames[-MOST_FRAMES:]))
+
+
+class _Attempt:
+    """A check that is run once."""
+
+    def __init__(self, item: Check[B], make_bench: Callable[[], B]) -> None:
+        self.done = threading.Event()
+        self.error: BaseException | None = None
+        self._item: Check[Any] = item
+        self._make_bench = make_bench
+
+    def run(self) -> None:
+        """Run it; `done` is set before the bench is cleared, which may hang."""
+        bench: Bench | None = None
+        try:
+            bench = self._make_bench()
+            self._item.function(bench)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.done.set()
+            if bench is not None:
+                bench.close()

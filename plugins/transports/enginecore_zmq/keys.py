@@ -1,0 +1,153 @@
+"""CURVE keys: where they come from, and who is let in."""
+
+import logging
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import zmq
+from zmq.utils import z85
+
+from enginecore.errors import ConfigurationError
+from enginecore_zmq.settings import CurveSettings
+
+logger = logging.getLogger(__name__)
+
+_KEY_BYTES = 32
+_OTHERS = 0o077  # permissions
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A key pair, as Z85 text."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> "KeyPair":
+        """One that nobody has seen."""
+        return cls(*zmq.curve_keypair())
+
+    @classmethod
+    def read(cls, file: Path) -> "KeyPair":
+        """The pair in a secret certificate.
+
+        Raises:
+            ConfigurationError: it cannot be read, or holds no secret key.
+        """
+        public, secret = _certificate(file)
+        if secret is None:
+            raise ConfigurationError(f"certificate {file} holds no secret key: name the file that does, *.key_secret")
+        if file.stat().st_mode & _OTHERS:
+            logger.warning("secret key file %s can be read by others: chmod 600 keeps them out", file)
+        return cls(public, secret)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKeys:
+    """What a front end needs: whom it talks to, and its own keys."""
+
+    server: bytes
+    own: KeyPair
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> "ClientKeys":
+        """The keys that `to_plain` gave.
+
+        Raises:
+            ConfigurationError: these are others.
+        """
+        try:
+            return cls(plain["server"].encode(), KeyPair(plain["public"].encode(), plain["secret"].encode()))
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ConfigurationError("the address has broken keys: it must be as the engine core gave it") from error
+
+    def to_plain(self) -> dict[str, str]:
+        """JSON-able data, with the secret."""
+        return {
+            "server": self.server.decode(),
+            "public": self.own.public.decode(),
+            "secret": self.own.secret.decode(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKeys:
+    """What the engine core needs.
+
+    Attributes:
+        own: Its keys.
+        allowed: Public keys of those who may connect.
+        told: What front ends are told with the address; None: they have keys.
+    """
+
+    own: KeyPair
+    allowed: frozenset[bytes]
+    told: ClientKeys | None
+
+
+def fresh_keys() -> ServerKeys:
+    """For an engine whose front ends have no keys yet."""
+    server, client = KeyPair.fresh(), KeyPair.fresh()
+    return ServerKeys(server, frozenset([client.public]), ClientKeys(server.public, client))
+
+
+def server_keys(settings: CurveSettings) -> ServerKeys:
+    """The engine core's keys, from files.
+
+    Raises:
+        ConfigurationError: they cannot be read; says which file, and what it must be.
+    """
+    client, _ = _certificate(settings.client_key_file)
+    return ServerKeys(KeyPair.read(settings.server_key_file), frozenset([client]), None)
+
+
+def client_keys(settings: CurveSettings) -> ClientKeys:
+    """A front end's keys, from files.
+
+    Raises:
+        ConfigurationError: they cannot be read; says which file, and what it must be.
+    """
+    server, _ = _certificate(settings.server_key_file)
+    return ClientKeys(server, KeyPair.read(settings.client_key_file))
+
+
+def _certificate(file: Path) -> tuple[bytes, bytes | None]:
+    from zmq.auth import load_certificate
+
+    try:
+        public, secret = load_certificate(file)
+        for key in (public, secret):
+            if key is not None and len(z85.decode(key)) != _KEY_BYTES:
+                raise ValueError(f"a key has {_KEY_BYTES} bytes, as Z85 text")
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise ConfigurationError(f"certificate {file} cannot be read: {error}") from error
+    if secret is not None and zmq.curve_public(secret) != public:
+        raise ConfigurationError(f"certificate {file}: the two keys do not belong together")
+    return public, secret
+
+
+class Gatekeeper:
+    """Tells ZMQ which keys may connect (ZAP, RFC 27). One thread."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: ServerKeys) -> None:
+        self._allowed = keys.allowed
+        self.socket: zmq.Socket[bytes] = context.socket(zmq.REP)
+        self.socket.bind("inproc://zeromq.zap.01")
+
+    def answer(self) -> None:
+        """Answer all who ask. Never waits."""
+        while True:
+            try:
+                question = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            version, request, _domain, address, _identity, mechanism, *credentials = question
+            if mechanism == b"CURVE" and z85.encode(credentials[0]) in self._allowed:
+                verdict = [b"200", b"OK"]
+            else:
+                logger.debug("a front end at %s has a key that is not allowed", address)
+                verdict = [b"400", b"this key is not allowed"]
+            self.socket.send_multipart([version, request, *verdict, b"", b""])

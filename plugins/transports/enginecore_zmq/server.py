@@ -1,0 +1,187 @@
+"""The engine core's end: one ROUTER that hears all front ends, and a line to each."""
+
+import logging
+import os
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import zmq
+
+from enginecore.interfaces import Frame
+from enginecore_zmq.keys import Gatekeeper, KeyPair, ServerKeys
+from enginecore_zmq.line import Line
+from enginecore_zmq.places import Place
+from enginecore_zmq.sockets import (
+    OPEN,
+    check_message,
+    make_context,
+    make_peers_unpredictable,
+    make_selector,
+    make_socket,
+    receive_frames,
+    send_frames,
+    use_as_server,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_PEERS = 256
+"""Front ends at a time, with those that are being let in."""
+
+OPENING_TIME = 30.0
+"""Seconds that a front end has to connect after it was told where."""
+
+_SOCKETS_PER_PEER = 3  # a line's own, and both ends of its monitor
+_OTHER_SOCKETS = 16
+_NOBLOCK = int(zmq.NOBLOCK)  # as a plain number it costs less
+_LINGER_MARGIN = 5.0  # ZMQ itself keeps to the time; this is for a machine that is too busy to
+
+
+class ZmqServerChannel:
+    """Fills `ServerChannel`.
+
+    A front end says OPEN to the ROUTER, is told where its line waits for it, connects, and gets an empty message there:
+    it is open. From then on all that it sends is the kernel's. Its line's end is its own.
+    """
+
+    def __init__(self, place: Place, keys: ServerKeys | None, limit: int) -> None:
+        """Begin to listen.
+
+        Raises:
+            zmq.ZMQError: the first socket cannot be bound.
+        """
+        self._place, self._keys, self._limit = place, keys, limit
+        self._pid = os.getpid()
+        self._lines: dict[bytes, Line] = {}  # by peer; changed by the receiving thread alone
+        self._lock = threading.Lock()  # held to send on a line, and to change that it can be
+        self._ending: deque[bytes] = deque()  # peers that are gone, whose last messages may still be here
+        self._unread = True  # whether the ROUTER may hold something
+        self._selector = make_selector()
+        self._context = make_context(_SOCKETS_PER_PEER * MAX_PEERS + _OTHER_SOCKETS)
+        try:
+            make_peers_unpredictable()
+            self._router = make_socket(self._context, zmq.ROUTER, place.base, limit)
+            if keys is not None:
+                gatekeeper = Gatekeeper(self._context, keys)
+                self._selector.register(gatekeeper.socket, selectors.EVENT_READ, gatekeeper.answer)
+                use_as_server(self._router, keys.own)
+            self.address: Mapping[str, Any] = {"endpoint": place.seen_as + place.bind(self._router, place.first)}
+            self._selector.register(self._router, selectors.EVENT_READ, self._look)
+        except BaseException:
+            self.close(0)
+            raise
+        if keys is not None and keys.told is not None:
+            self.address = {**self.address, "keys": keys.told.to_plain()}
+
+    def fileno(self) -> int:
+        return self._selector.fileno()
+
+    def close(self, linger: float) -> None:
+        if self._context.closed or self._pid != os.getpid():  # what a fork inherits is its parent's
+            return
+        self._selector.close()
+        deadline = time.monotonic() + linger + _LINGER_MARGIN
+        try:
+            for line in self._lines.values():
+                line.close_slowly(linger)
+            # front ends take the ROUTER's end for a broken line: it stays until they have everything
+            for line in self._lines.values():
+                line.wait(deadline)
+        finally:
+            self._lines.clear()
+            self._place.hide(self._place.first)
+            self._context.destroy(linger=0)
+
+    # -- in ------------------------------------------------------------------------------------------------
+
+    def receive(self) -> tuple[bytes, Sequence[Frame] | None] | None:
+        while True:
+            # file descriptors of ZMQ say that something is new: each socket is emptied before they are asked again
+            while self._unread:
+                try:
+                    peer = self._router.recv(_NOBLOCK)
+                except zmq.Again:
+                    self._unread = False
+                else:
+                    frames = receive_frames(self._router)
+                    if self._is_heard(peer, frames):
+                        return peer, frames
+            if self._ending:
+                peer = self._ending.popleft()
+                self._forget(peer)
+                return peer, None
+            ready = self._selector.select(0)
+            if not ready:
+                return None
+            for key, _ in ready:
+                key.data()
+
+    def _look(self) -> None:
+        self._unread = True
+
+    def _is_heard(self, peer: bytes, frames: list[Frame]) -> bool:
+        """Whether a message is the kernel's. What is ours is answered, what is nobody's dropped."""
+        line = self._lines.get(peer)
+        if line is not None and line.is_open:
+            if sum(map(len, frames)) <= self._limit:  # ZMQ limits each frame, not all of them together
+                return True
+            logger.warning("a front end sent more than max_message_size = %d bytes: it is cut off", self._limit)
+            self._forget(peer)
+            self._ending.append(peer)
+        elif frames == [OPEN]:
+            self._router.send_multipart([peer, *self._let_in(peer)], zmq.NOBLOCK)
+        else:
+            logger.debug("a message of a front end that is not open is dropped")
+        return False
+
+    # -- out -----------------------------------------------------------------------------------------------
+
+    def send(self, peer: bytes, frames: Sequence[Frame]) -> None:
+        check_message(frames, self._limit)
+        with self._lock:
+            line = self._lines.get(peer)
+            if line is not None and line.is_open:
+                with suppress(zmq.Again):  # it is gone, which was not noticed yet
+                    send_frames(line.socket, frames)
+
+    # -- who comes and goes: on the receiving thread -------------------------------------------------------
+
+    def _let_in(self, peer: bytes) -> list[bytes]:
+        """Make a peer's line. What it is told: the line's name, its key and the limit; or nothing, and why."""
+        now = time.monotonic()
+        for other, line in list(self._lines.items()):
+            if not line.is_open and (other == peer or now - line.since > OPENING_TIME):
+                self._forget(other)
+        if len(self._lines) >= MAX_PEERS:
+            return [b"", f"{MAX_PEERS} front ends are connected already".encode()]
+        pair = None if self._keys is None else KeyPair.fresh()
+        try:
+            line = self._lines[peer] = Line(self._context, self._place, pair, self._limit)
+        except zmq.ZMQError as error:
+            logger.error("a front end is refused: %s", error)
+            return [b"", f"it cannot make a socket: {error}".encode()]
+        self._selector.register(line.monitor.socket, selectors.EVENT_READ, lambda: self._watch(peer, line))
+        return [line.name.encode(), b"" if pair is None else pair.public, str(self._limit).encode()]
+
+    def _watch(self, peer: bytes, line: Line) -> None:
+        line.read_events()
+        if line.has_ended and line.is_open:
+            self._unread = True  # its last messages go first
+            self._ending.append(peer)
+        elif line.has_ended:
+            self._forget(peer)
+        elif line.is_connected and not line.is_open:
+            with self._lock:
+                line.open()
+
+    def _forget(self, peer: bytes) -> None:
+        with self._lock:
+            line = self._lines.pop(peer, None)
+            if line is not None:
+                self._selector.unregister(line.monitor.socket)
+                line.close()

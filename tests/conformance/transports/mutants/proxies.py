@@ -1,0 +1,53 @@
+"""What all mutants start from: a transport that hands every call on to the one of the example."""
+
+from typing import Any
+
+from tests.conformance.transports.example import UNIX
+
+
+class End:
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def fileno(self):
+        return self.inner.fileno()
+
+    def receive(self):
+        return self.inner.receive()
+
+
+class Server(End):
+    @property
+    def address(self):
+        return self.inner.address
+
+    def send(self, peer, frames):
+        self.inner.send(peer, frames)
+
+    def close(self, linger):
+        self.inner.close(linger)
+
+
+class Channel(End):
+    def send(self, frames):
+        self.inner.send(frames)
+
+    def close(self):
+        self.inner.close()
+
+
+class Transport:
+    """A mutant is one that differs somewhere. `caught_by` names the check that sees it."""
+
+    server: Any = Server
+    channel: Any = Channel
+    caught_by = ""
+
+    def __init__(self, settings, context):
+        self.inner = UNIX.UnixSocketTransport(settings, context)
+
+    def listen(self, directory):
+        return self.server(self.inner.listen(directory))
+
+    def open(self, address, timeout):
+        return self.channel(self.inner.open(address, timeout))

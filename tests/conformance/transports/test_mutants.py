@@ -1,0 +1,26 @@
+"""A transport with one bug fails the check that is there for this bug; the same one without it passes all."""
+
+import pytest
+
+from enginecore.conformance.transports import CHANNEL_CHECKS, prepare
+from tests.conformance.transports.mutants import MUTANTS, PLAIN
+
+# what a mutant leaves open is its own affair
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_bug_is_caught(mutant):
+    # many a bug shows in something that never comes, or in a call that never returns
+    patience, time_limit = (5.0, 60.0) if "killed" in mutant.caught_by else (0.3, 1.0)
+    prepared = prepare(MUTANTS[mutant], patience=patience, time_limit=time_limit)
+    [check] = [item for item in prepared if item.check.name == mutant.caught_by]
+    result = check.run()
+    assert result.outcome == "failed", result
+    assert result.seen
+    assert result.right
+
+
+@pytest.mark.parametrize("check", [item for item in prepare(PLAIN) if item.check in CHANNEL_CHECKS], ids=str)
+def test_without_a_bug(check):
+    check()

@@ -1,0 +1,13 @@
+"""The packages of `examples`, built and installed once for all tests."""
+
+import pytest
+
+from tests.plugins.environment import install_examples
+
+PACKAGES = {"third_party_scheduler": "shortest-prompt-first", "third_party_transport": "unix-socket-transport"}
+
+
+@pytest.fixture(scope="session")
+def third_party(tmp_path_factory):
+    """An environment with all of them."""
+    return install_examples(tmp_path_factory.mktemp("third_party"), PACKAGES)
