@@ -38,8 +38,8 @@ SIMPLE = Component(
 COMPONENTS = [policy_component("own", Own), policy_component("open", Open), SIMPLE]
 
 
-def parts_of(**settings: Any) -> tuple[str | None, str | None]:
-    core = make_core(components=COMPONENTS, **settings)
+def parts_of(extra: Component | None = None, **settings: Any) -> tuple[str | None, str | None]:
+    core = make_core(components=[*COMPONENTS, extra] if extra else COMPONENTS, **settings)
     return core.info.components.get("victim"), core.info.components.get("eviction")
 
 
@@ -147,7 +147,7 @@ def test_a_part_that_lacks_members_of_its_interface_is_refused_by_name(kind: Any
 
     component = Component(kind=kind, name="half", factory=lambda settings, context: Half())
     with pytest.raises(PluginError, match=f"{kind} 'half' made a Half, which is no {lacking}"):
-        make_core(components=[component], **{kind: {"use": "half"}})
+        parts_of(extra=component, **{kind: {"use": "half"}})
 
 
 def test_a_special_method_that_is_missing_is_noticed_too() -> None:

@@ -166,6 +166,11 @@ class SchedulerView(Protocol):
         ...
 
     @property
+    def block_size(self) -> int:
+        """Tokens per KV block."""
+        ...
+
+    @property
     def num_free_blocks(self) -> int:
         """KV blocks that nobody holds."""
         ...

@@ -27,6 +27,7 @@ class StepView:
         self.max_num_seqs = context.max_num_seqs
         self.max_num_batched_tokens = context.max_num_batched_tokens
         self.enable_chunked_prefill = context.enable_chunked_prefill
+        self.block_size = context.kv_cache_manager.block_size
         self._clock = context.clock
         self._kv: KVCacheManager = context.kv_cache_manager
         self._states = states
