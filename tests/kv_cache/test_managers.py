@@ -291,6 +291,26 @@ def test_case_42_equal_prompts_computed_together_and_ended_in_any_order(make_man
     assert serve(manager, make_request(range(9))) == 8
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([65, 2], [321, 2]),  # equal in their low 8 bits
+        ([1, 0], [1 + (1 << 32), 0]),
+        ([-1, 0], [(1 << 32) - 1, 0]),
+        ([131, 4], [100, 5]),  # equal under a polynomial hash
+        ([1, 2], [2, 1]),
+        ([1, 11], [11, 1]),
+        ([0, 0], [0, 1]),
+    ],
+)
+def test_case_43_only_the_same_tokens_in_the_same_place_hit(make_manager, one, other):
+    manager, rest = make_manager(16, 2), [7, 8, 9]
+    serve(manager, make_request(one + rest))
+    assert manager.peek_cached_tokens(make_request(one + rest)) == 4
+    for prompt in (other + rest, [7, 8, *one, *rest], other + one + rest):
+        assert manager.get_computed_blocks(make_request(prompt)).num_tokens == 0
+
+
 IDENTITIES = [{}, {"salt": "X"}, {"adapter": "X"}, {"salt": "Y"}, {"salt": "X", "adapter": "X"}, {"salt": ""}]
 
 

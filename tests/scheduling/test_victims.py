@@ -3,17 +3,8 @@
 import pytest
 
 from enginecore.errors import InvariantError
-from enginecore.plugin import VictimContext
 from enginecore.scheduling import SchedulingPolicy
-from enginecore_schedulers import enginecore_components
-from tests.scheduling.harnesses import make_harness, make_request
-
-VICTIMS = ("worst_rank", "newest", "least_computed", "largest")
-
-
-def make_victim(name):
-    (component,) = [c for c in enginecore_components() if (c.kind, c.name) == ("victim", name)]
-    return component.factory(component.settings(), VictimContext(max_num_seqs=8, seed=0))
+from tests.scheduling.harnesses import VICTIMS, make_harness, make_request, make_victim
 
 
 class Urgent(SchedulingPolicy):
