@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("startup.py", "scheduler_overhead.py", "kv_cache.py", "throughput.py")
+SCRIPTS = ("startup.py", "scheduler_overhead.py", "kv_cache.py", "transports.py", "throughput.py")
 
 
 def main() -> None:

@@ -211,6 +211,7 @@ def test_no_descriptor_and_no_thread_is_left_however_it_ends(end: str) -> None:
     def fail(*args: object) -> None:
         raise OSError("gone")
 
+    gc.collect()
     before = fds(), set(threading.enumerate())
     with Loop() as loop:
         a = loop.front_end()

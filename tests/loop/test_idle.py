@@ -80,8 +80,8 @@ def test_it_leaves_a_moment_to_the_others_when_there_is_work_but_no_forward_pass
 def test_an_idle_note_says_how_many_requests_are_done_with_once() -> None:
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
-        a.say(Add(request("r1", max_tokens=1)), Add(request("r2", max_tokens=3)))
-        loop.take_in()
+        with loop.together():
+            a.say(Add(request("r1", max_tokens=1)), Add(request("r2", max_tokens=3)))
         a.outputs("r1", "r2")
         assert a.hear_of(Idle, lambda idle: idle.num_added == 2)
         a.call("is_alive")

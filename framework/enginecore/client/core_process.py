@@ -68,9 +68,12 @@ class CoreProcess:
 
     def failure(self) -> EngineDeadError:
         """Why it has ended, once it has."""
-        match self._report(0.0):
-            case Ended(reason, traceback):
-                return dead_error(reason, traceback)
+        try:
+            match self._report(0.0):
+                case Ended(reason, traceback):
+                    return dead_error(reason, traceback)
+        except EngineCoreError as error:
+            return dead_error(str(error), "")
         self._child.wait(1.0)
         return dead_error(f"the engine core's process {self.pid} {self._child.exit_text} without a word", "")
 

@@ -190,6 +190,8 @@ def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) ->
         return Result(check=item, outcome="passed", seconds=seconds)
     if isinstance(error, Violation):
         seen, right = error.seen, error.right
+    elif isinstance(error, InvariantError):
+        seen, right = str(error), "what the rule says"
     else:
         where = _shown(traceback.extract_tb(error.__traceback__))
         seen, right = f"{type(error).__name__}: {error}, raised at\n{where}", "nothing is raised here"

@@ -61,7 +61,9 @@ class Utilities:
         return self._executor.collective_rpc(method, *args)
 
     def start_profile(self, folder: str) -> None:
-        """Begin to record what the workers do; `stop_profile` writes it to `folder`."""
+        """Have the workers record what they do, by their methods `start_profile(folder)` and `stop_profile()`; each
+        writes a trace to `folder`.
+        """
         self._profile("start_profile", folder)
 
     def stop_profile(self) -> list[str]:

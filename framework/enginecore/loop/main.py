@@ -121,8 +121,8 @@ def main(payload: Mapping[str, Any], parent: Parent) -> int:
     """
     life = Life(parent, Path(payload["directory"]))
     try:
-        loaded = restore_settings(payload["loaded"])
         parent.watch(life.leave_orphaned)
+        loaded = restore_settings(payload["loaded"])
         return _serve(loaded, payload["owner_key"], life)
     except BaseException as error:
         life.report(_not_started(error, life.signals))

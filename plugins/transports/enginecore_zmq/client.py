@@ -2,6 +2,7 @@
 
 import os
 import selectors
+import weakref
 from collections.abc import Sequence
 
 import zmq
@@ -32,8 +33,6 @@ class ZmqChannel:
     def __init__(self, dealer: Socket, dealer_events: Monitor, pull: Socket, pull_events: Monitor, limit: int) -> None:
         self._dealer, self._pull, self._limit = dealer, pull, limit
         self._dealer_events, self._pull_events = dealer_events, pull_events
-        self._context: Context = dealer.context
-        self._pid = os.getpid()
         self._unread = True  # whether the PULL may hold something
         self._is_broken = False  # the DEALER
         self._is_gone = False  # the engine core
@@ -41,6 +40,9 @@ class ZmqChannel:
         pull.poll(0)
         dealer_events.read()
         pull_events.read()
+        # what is in its arguments outlives us: sockets must be closed in order, not as garbage
+        self._let_go = weakref.finalize(self, _let_go, os.getpid(), dealer.context, (dealer_events, pull_events))
+        self._let_go.atexit = False  # other threads may still be at work
         self._selector = make_selector()
         self._selector.register(pull, selectors.EVENT_READ, self._look)
         self._selector.register(pull_events.socket, selectors.EVENT_READ, self._watch_pull)
@@ -71,12 +73,8 @@ class ZmqChannel:
             send_frames(self._dealer, frames)
 
     def close(self) -> None:
-        if self._context.closed or self._pid != os.getpid():  # what a fork inherits is its parent's
-            return
         self._selector.close()
-        self._pull_events.close()
-        self._dealer_events.close()
-        self._context.destroy(linger=0)
+        self._let_go()
 
     def _look(self) -> None:
         self._unread = True
@@ -91,3 +89,10 @@ class ZmqChannel:
                 self._is_broken = True
             elif self._is_broken and event & TRIED_AGAIN:
                 self._unread = self._is_gone = True
+
+
+def _let_go(pid: int, context: Context, monitors: Sequence[Monitor]) -> None:
+    if pid == os.getpid():  # what a fork inherits is its parent's
+        for monitor in monitors:
+            monitor.close()
+        context.destroy(linger=0)

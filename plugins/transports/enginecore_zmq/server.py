@@ -5,6 +5,7 @@ import os
 import selectors
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from enginecore_zmq.line import Line
 from enginecore_zmq.places import Place
 from enginecore_zmq.sockets import (
     OPEN,
+    Socket,
     check_message,
     make_context,
     make_peers_unpredictable,
@@ -39,7 +41,7 @@ OPENING_TIME = 30.0
 _SOCKETS_PER_PEER = 3  # a line's own, and both ends of its monitor
 _OTHER_SOCKETS = 16
 _NOBLOCK = int(zmq.NOBLOCK)  # as a plain number it costs less
-_LINGER_MARGIN = 5.0  # ZMQ itself keeps to the time; this is for a machine that is too busy to
+_LINGER_MARGIN = 1.0  # ZMQ itself keeps to the time; this is for a machine that is too busy to
 
 
 class ZmqServerChannel:
@@ -56,18 +58,20 @@ class ZmqServerChannel:
             zmq.ZMQError: the first socket cannot be bound.
         """
         self._place, self._keys, self._limit = place, keys, limit
-        self._pid = os.getpid()
         self._lines: dict[bytes, Line] = {}  # by peer; changed by the receiving thread alone
         self._lock = threading.Lock()  # held to send on a line, and to change that it can be
         self._ending: deque[bytes] = deque()  # peers that are gone, whose last messages may still be here
         self._unread = True  # whether the ROUTER may hold something
         self._selector = make_selector()
         self._context = make_context(_SOCKETS_PER_PEER * MAX_PEERS + _OTHER_SOCKETS)
+        make_peers_unpredictable()
+        self._router = make_socket(self._context, zmq.ROUTER, place.base, limit)
+        gatekeeper = None if keys is None else Gatekeeper(self._context, keys)
+        # what is in its arguments outlives us: sockets must be closed in order, not as garbage
+        self._end = weakref.finalize(self, _let_go, os.getpid(), place, self._router, gatekeeper, self._lines)
+        self._end.atexit = False  # other threads may still be at work
         try:
-            make_peers_unpredictable()
-            self._router = make_socket(self._context, zmq.ROUTER, place.base, limit)
-            if keys is not None:
-                gatekeeper = Gatekeeper(self._context, keys)
+            if keys is not None and gatekeeper is not None:
                 self._selector.register(gatekeeper.socket, selectors.EVENT_READ, gatekeeper.answer)
                 use_as_server(self._router, keys.own)
             self.address: Mapping[str, Any] = {"endpoint": place.seen_as + place.bind(self._router, place.first)}
@@ -82,20 +86,10 @@ class ZmqServerChannel:
         return self._selector.fileno()
 
     def close(self, linger: float) -> None:
-        if self._context.closed or self._pid != os.getpid():  # what a fork inherits is its parent's
-            return
         self._selector.close()
-        deadline = time.monotonic() + linger + _LINGER_MARGIN
-        try:
-            for line in self._lines.values():
-                line.close_slowly(linger)
-            # front ends take the ROUTER's end for a broken line: it stays until they have everything
-            for line in self._lines.values():
-                line.wait(deadline)
-        finally:
-            self._lines.clear()
-            self._place.hide(self._place.first)
-            self._context.destroy(linger=0)
+        if (end := self._end.detach()) is not None:
+            _, let_go, arguments, _ = end
+            let_go(*arguments, linger)
 
     # -- in ------------------------------------------------------------------------------------------------
 
@@ -185,3 +179,23 @@ class ZmqServerChannel:
             if line is not None:
                 self._selector.unregister(line.monitor.socket)
                 line.close()
+
+
+def _let_go(
+    pid: int, place: Place, router: Socket, gatekeeper: Gatekeeper | None, lines: dict[bytes, Line], linger: float = 0
+) -> None:
+    if pid != os.getpid():  # what a fork inherits is its parent's
+        return
+    deadline = time.monotonic() + linger + _LINGER_MARGIN
+    try:
+        if gatekeeper is not None:
+            gatekeeper.socket.close()  # first: connections that it let in do not end without its consent
+        for line in lines.values():
+            line.close_slowly(linger)
+        # front ends take the ROUTER's end for a broken line: it stays until they have everything
+        for line in lines.values():
+            line.wait(deadline)
+    finally:
+        lines.clear()
+        place.hide(place.first)
+        router.context.destroy(linger=0)

@@ -1,6 +1,8 @@
 """The transports that come with enginecore, and that of the example, keep the contract of transports."""
 
-from enginecore.conformance.transports import parametrize
+import pytest
+
+from enginecore.conformance.transports import CHANNEL_CHECKS, parametrize, prepare
 from tests.conformance.transports.example import UNIX
 
 
@@ -16,6 +18,14 @@ def test_inproc_through_the_codec(check):
 
 @parametrize("zmq")
 def test_zmq(check):
+    check()
+
+
+OVER_TCP = [item for item in prepare("zmq", settings={"address": "tcp://127.0.0.1"}) if item.check in CHANNEL_CHECKS]
+
+
+@pytest.mark.parametrize("check", OVER_TCP, ids=str)
+def test_zmq_over_tcp(check):
     check()
 
 

@@ -8,6 +8,7 @@ away too early, a stale slot or a lost token shows up as a wrong token, in micro
 - `model`: the function, and the ground truth that needs no blocks.
 - `memory`: slots.
 - `worker`: rows, and what one step does to them.
+- `trusting`: a worker that reads nothing back, for measuring what everything else costs.
 - `verifier`: each plan against the contract of `SchedulerOutput`.
 - `faults`: what can be made to go wrong.
 - `executor`: futures, time and life cycle.

@@ -13,6 +13,7 @@ from enginecore.conformance.oracle.faults import FaultInjector, OracleFault
 from enginecore.conformance.oracle.memory import LateSlotMemory, SlotMemory
 from enginecore.conformance.oracle.model import DIGEST_BYTES, OracleModel
 from enginecore.conformance.oracle.settings import Fault, OracleSettings
+from enginecore.conformance.oracle.trusting import TrustingWorker
 from enginecore.conformance.oracle.verifier import Limits, PlanVerifier
 from enginecore.conformance.oracle.worker import OracleWorker
 from enginecore.errors import EngineDeadError, InvariantError
@@ -103,7 +104,8 @@ class OracleExecutor:
     def initialize_from_config(self, config: KVCacheConfig) -> None:
         self._late = None if self._settings.in_order else LateSlotMemory(config)
         memory = self._late or SlotMemory(config)
-        self._worker = OracleWorker(self._model, memory, feeds_tokens=self._settings.feeds_tokens)
+        worker_class = OracleWorker if self._settings.read_back else TrustingWorker
+        self._worker = worker_class(self._model, memory, feeds_tokens=self._settings.feeds_tokens)
         if self._settings.verify:
             limits = Limits(
                 self._context.max_num_seqs,

@@ -67,7 +67,7 @@ class OracleModel:
 
     def next_token(self, slots: bytes | memoryview, params: SamplingParams, num_output_tokens: int) -> int:
         """The token that follows a context, given the content of all of its slots in order of position."""
-        return self._sample(zlib.crc32(slots), params, num_output_tokens)
+        return self.token_of(zlib.crc32(slots), params, num_output_tokens)
 
     def logprobs(self, token: int, params: SamplingParams) -> PositionLogprobs:
         """Each token has twice the probability of the one that is next to it upwards, from `token` on."""
@@ -88,7 +88,7 @@ class OracleModel:
         room = longest if params.max_tokens is None else min(params.max_tokens, longest)
         tokens: list[int] = []
         while len(tokens) < room:
-            token = self._sample(state, params, len(tokens))
+            token = self.token_of(state, params, len(tokens))
             tokens.append(token)
             if len(tokens) > params.min_tokens:
                 if token in self.eos_token_ids and not params.ignore_eos:
@@ -113,7 +113,8 @@ class OracleModel:
         """The tokens of `expected_output`."""
         return self.expected_output(prompt, params, salt=salt, adapter=adapter).token_ids
 
-    def _sample(self, state: int, params: SamplingParams, num_output_tokens: int) -> int:
+    def token_of(self, state: int, params: SamplingParams, num_output_tokens: int) -> int:
+        """The token that follows a context with this checksum of all of its slots."""
         seed = 0 if params.greedy else params.seed or 0
         token: int = hash((state, seed)) % self.vocab_size
         if num_output_tokens >= params.min_tokens:

@@ -42,6 +42,8 @@ class OracleSettings(ComponentSettings):
         two_phase: Steps that compute tokens answer None, and `sample_tokens` gives their output.
         verify: Check each plan against its contract and each slot that is read; a violation is an InvariantError.
             Without it a fault is seen only as a wrong token.
+        read_back: False: tokens are made from what the worker remembers, not from what its blocks hold, so a fault is
+            not seen at all. For measuring what everything else costs; needs verify = false.
         step_time: Seconds on the engine's clock that a step takes. Steps run one after another.
         token_time: Seconds more for each token that it computes.
         vocab_size: Token ids are below this.
@@ -58,6 +60,7 @@ class OracleSettings(ComponentSettings):
     in_order: bool = True
     two_phase: bool = False
     verify: bool = True
+    read_back: bool = True
     step_time: float = Field(default=0.0, ge=0)
     token_time: float = Field(default=0.0, ge=0)
     vocab_size: int = Field(default=256, ge=2)
@@ -72,6 +75,12 @@ class OracleSettings(ComponentSettings):
     def _check_eos(self) -> "OracleSettings":
         if outside := [token for token in self.eos_token_ids if not 0 <= token < self.vocab_size]:
             raise ValueError(f"eos_token_ids must be below vocab_size = {self.vocab_size}, got {outside}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_read_back(self) -> "OracleSettings":
+        if self.verify and not self.read_back:
+            raise ValueError("read_back = false needs verify = false: there is nothing that could be verified")
         return self
 
     @model_validator(mode="after")

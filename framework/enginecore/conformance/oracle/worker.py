@@ -83,9 +83,7 @@ class OracleWorker:
             row = self._rows[request_id]
             end = row.num_computed_tokens + num_tokens
             self._check_known(request_id, row, end, last_returned)
-            self._memory.write(
-                row.block_ids, row.num_computed_tokens, row.token_ids[row.num_computed_tokens : end], row.root
-            )
+            self._compute(request_id, row, end)
             row.num_computed_tokens = end
             if end == len(row.token_ids):
                 ended.append(request_id)
@@ -98,12 +96,19 @@ class OracleWorker:
             row = self._rows[request_id]
             context = self._memory.read(row.block_ids, row.num_computed_tokens)
             token = self._model.next_token(context, row.params, len(row.token_ids) - row.num_prompt_tokens)
-            row.token_ids.append(token)
-            row.sampled_in = step
-            output.sampled_token_ids.append([token])
-            if row.params.logprobs is not None:
-                output.logprobs[request_id] = [self._model.logprobs(token, row.params)]
+            self._accept(output, request_id, row, token)
         return output
+
+    def _compute(self, request_id: str, row: Row, end: int) -> None:
+        start = row.num_computed_tokens
+        self._memory.write(row.block_ids, start, row.token_ids[start:end], row.root)
+
+    def _accept(self, output: ModelRunnerOutput, request_id: str, row: Row, token: int) -> None:
+        row.token_ids.append(token)
+        row.sampled_in = output.step
+        output.sampled_token_ids.append([token])
+        if row.params.logprobs is not None:
+            output.logprobs[request_id] = [self._model.logprobs(token, row.params)]
 
     def _check_known(self, request_id: str, row: Row, end: int, last_returned: int) -> None:
         if end > len(row.token_ids):

@@ -3,8 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from enginecore.conformance.checks import Violation
@@ -39,10 +38,9 @@ class Background:
 
     def finish(self, future: "Future[T]", what: str) -> T:
         """Its result; it must be there within patience."""
-        try:
-            return future.result(self.patience)
-        except FutureTimeoutError:
-            raise Violation(f"{what} did not return within {self.patience:g} s", "it returns at once") from None
+        if not wait([future], self.patience).done:
+            raise Violation(f"{what} did not return within {self.patience:g} s", "it returns at once")
+        return future.result()
 
     def call(self, what: str, function: Callable[..., T], *args: Any) -> T:
         """The result of a call on another thread; it must be there within patience."""

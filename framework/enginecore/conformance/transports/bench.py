@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -72,14 +73,18 @@ class ChannelBench(Background):
         address: Mapping[str, Any] | None = None,
         transport: ChannelTransport | None = None,
     ) -> Channel:
-        """A front end's end of the line to a server here, which is attended meanwhile: it may have to answer."""
+        """A front end's end of the line to a server here, which is attended meanwhile."""
         opening = self.start_call(self.open_at, address or server.address, transport)
-        while not opening.done():
+        self.attend(server, opening)
+        return opening.result()
+
+    def attend(self, server: ServerChannel, *opening: "Future[Channel]") -> None:
+        """Receive while front ends open, who may need an answer to it; what comes is kept for `take`."""
+        while not all(one.done() for one in opening):
             if (item := server.receive()) is not None:
                 self._early[server].append(item)
             else:
                 wait_for(server.fileno(), 0.001)
-        return opening.result()
 
     def open_at(self, address: Mapping[str, Any], transport: ChannelTransport | None = None) -> Channel:
         """A front end's end of the line to a server that others attend."""

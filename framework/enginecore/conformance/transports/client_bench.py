@@ -22,6 +22,8 @@ from enginecore.sampling import SamplingParams
 from enginecore.settings import Loaded
 
 BLOCK_SIZE = 8
+MAX_EMPTY = 10_000
+"""Outputs, empty ones too, that may come before an engine core without requests is idle."""
 
 
 class Talk:
@@ -65,20 +67,26 @@ class Talk:
                 self.transcript.record([output])
 
     def run(self) -> None:
-        """Until all requests have ended; then nothing is left to say, and each got what the model gives."""
-        while self.transcript.open_ids:
-            if self.take().idle and self.transcript.open_ids:
-                raise Violation(
-                    f"the engine core is idle, and requests {self.transcript.open_ids} have no terminal output",
-                    "every accepted request gets exactly one",
-                )
+        """Until all requests have ended and the client says so; each got what the model gives."""
+        self.await_ends()
         self.await_idle()
         self.transcript.check(OracleModel.of_engine(self.client.info))
 
+    def await_ends(self) -> None:
+        """Until all requests have ended."""
+        while self.transcript.open_ids:
+            if self.take().idle and (left := self.transcript.open_ids):
+                raise Violation(
+                    f"the engine core is said to be idle, and requests {left} have no terminal output",
+                    "every accepted request gets exactly one",
+                )
+
     def await_idle(self) -> None:
-        """Until the engine core has nothing left to do; nothing comes meanwhile but what was on its way."""
-        while not self.take().idle:
-            pass
+        """Until the client says that nothing is left to come."""
+        for _ in range(MAX_EMPTY):
+            if self.take().idle:
+                return
+        raise Violation(f"get_output() returned {MAX_EMPTY} times, and never with `idle`", "`idle` once all is said")
 
     def expect_rest(self) -> None:
         """Nothing is left of any request, in the engine core or in its worker."""

@@ -50,8 +50,9 @@ def the_address_is_plain_data(bench: ChannelBench) -> None:
 def many_can_come_at_once(bench: ChannelBench) -> None:
     """As soon as `listen` has returned front ends can open, several at the same time and by one transport, and send."""
     server = bench.listen()
-    opening = [bench.start_call(bench.open_at, server.address) for _ in range(8)]
-    channels = [bench.open(server), *(bench.finish(one, "open() beside others") for one in opening)]
+    opening = [bench.start_call(bench.open_at, server.address) for _ in range(9)]
+    bench.attend(server, *opening)
+    channels = [one.result() for one in opening]
     for number, channel in enumerate(channels):
         channel.send([b"I am", str(number).encode()])
     names = {}

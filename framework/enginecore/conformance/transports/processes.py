@@ -70,7 +70,7 @@ def an_engine_core_that_is_killed_is_mourned(bench: ClientBench) -> None:
     """When the engine core's process is killed by SIGKILL, whoever waits gets EngineDeadError soon, later calls at
     once, every front end alike.
     """
-    loaded = bench.load(oracle={"step_time": 0.005})
+    loaded = bench.load(oracle={"step_time": 0.02})
     first = bench.talk(make_client(loaded))
     second = bench.talk(attach_client(loaded, first.client.address))  # type: ignore[attr-defined]
     for number, talk in enumerate((first, second)):

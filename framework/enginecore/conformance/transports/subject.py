@@ -43,7 +43,7 @@ class Subject:
             "model": "oracle",
             "executor.use": "oracle",
             "transport.use": name,
-            f"transport.{name}": dict(settings or {}),
+            **({f"transport.{name}": dict(settings)} if settings else {}),
             **({} if allow is None else {"plugins.allow": list(allow)}),
         }
         given = () if isinstance(component, str) else (component,)

@@ -2,11 +2,13 @@
 
 from enginecore.plugin import Component
 from tests.conformance.transports.example import UNIX
-from tests.conformance.transports.mutants import carrying, departures, life, sending, waiting
+from tests.conformance.transports.mutants import carrying, clients, departures, life, sending, waiting
 from tests.conformance.transports.mutants.proxies import Transport
 
 
-def component_of(mutant: type[Transport]) -> Component:
+def component_of(mutant: type) -> Component:
+    if issubclass(mutant, clients.Transport):
+        return Component(kind="transport", name=mutant.__name__, factory=mutant, capabilities=frozenset({"sync"}))
     return Component(
         kind="transport",
         name=mutant.__name__,
@@ -17,15 +19,19 @@ def component_of(mutant: type[Transport]) -> Component:
 
 
 PLAIN = component_of(Transport)
-# those whose check starts processes, which import them by name
+# those whose checks start processes, which import them by name
 DELIVERS_HALVES = component_of(departures.DeliversHalves)
 DELIVERS_HALVES_TO_FRONT_ENDS = component_of(departures.DeliversHalvesToFrontEnds)
+NEVER_ENDS_FOR_THOSE_WHO_ATTACHED = component_of(departures.NeverEndsForThoseWhoAttached)
+MIXES_FRONT_ENDS = component_of(carrying.MixesFrontEnds)
 
-MUTANTS: dict[type[Transport], Component] = {
+MUTANTS: dict[type, Component] = {
     value: component_of(value)
-    for module in (carrying, waiting, sending, departures, life)
+    for module in (carrying, waiting, sending, departures, life, clients)
     for value in vars(module).values()
-    if isinstance(value, type) and issubclass(value, Transport) and value.caught_by
+    if isinstance(value, type) and vars(value).get("caught_by")
 }
 MUTANTS[departures.DeliversHalves] = DELIVERS_HALVES
 MUTANTS[departures.DeliversHalvesToFrontEnds] = DELIVERS_HALVES_TO_FRONT_ENDS
+MUTANTS[departures.NeverEndsForThoseWhoAttached] = NEVER_ENDS_FOR_THOSE_WHO_ATTACHED
+MUTANTS[carrying.MixesFrontEnds] = MIXES_FRONT_ENDS

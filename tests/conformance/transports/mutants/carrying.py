@@ -152,6 +152,22 @@ class WrongPeer(Transport):
             self.last = peer
 
 
+class MixesFrontEnds(Transport):
+    caught_by = "front_ends_share_an_engine_core"
+    limits = 2.0, 20.0
+
+    class server(Server):
+        """Once all are welcome, the first one hears what is for others, too."""
+
+        first = b""
+        count = 0
+
+        def send(self, peer, frames):
+            self.first = self.first or peer
+            self.count += 1
+            self.inner.send(self.first if self.count > 3 and self.count % 2 else peer, frames)
+
+
 class UsesNamesAgain(Transport):
     caught_by = "names_are_not_used_again"
 

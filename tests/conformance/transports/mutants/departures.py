@@ -69,6 +69,7 @@ def deliver_halves(line):
 
 class DeliversHalves(Transport):
     caught_by = "a_front_end_that_is_killed_is_gone_once"
+    limits = 5.0, 60.0
 
     class server(Server):
         def __init__(self, inner):
@@ -85,6 +86,7 @@ class DeliversHalves(Transport):
 
 class DeliversHalvesToFrontEnds(Transport):
     caught_by = "an_engine_core_that_is_killed_is_seen"
+    limits = 5.0, 60.0
 
     class channel(Channel):
         def __init__(self, inner):
@@ -153,3 +155,11 @@ class EndsInSilence(Transport):
             if self.silent >= 0:
                 os.close(self.silent)
                 self.silent = -1
+
+
+class NeverEndsForThoseWhoAttached(Transport):
+    """Who started the engine core sees its process end; others have only the transport."""
+
+    caught_by = "an_engine_core_that_is_killed_is_mourned"
+    limits = 2.0, 60.0
+    channel = NeverEnds.channel

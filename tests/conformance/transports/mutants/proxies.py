@@ -37,11 +37,16 @@ class Channel(End):
 
 
 class Transport:
-    """A mutant is one that differs somewhere. `caught_by` names the check that sees it."""
+    """A mutant is one that differs somewhere.
+
+    `caught_by` names the check that sees it; `limits` are the kit's patience and time limit for it. Many a bug shows in
+    something that never comes, or in a call that never returns, so they are short where no process has to start.
+    """
 
     server: Any = Server
     channel: Any = Channel
     caught_by = ""
+    limits = 0.3, 1.0
 
     def __init__(self, settings, context):
         self.inner = UNIX.UnixSocketTransport(settings, context)
