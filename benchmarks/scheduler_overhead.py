@@ -29,7 +29,7 @@ from enginecore_schedulers import enginecore_components
 BLOCK, PROMPT, STEPS, WAITING = 16, 256, 20, 10_000
 CLOCK = RealClock()
 ORACLE = {"verify": False, "max_model_len": 8192, "vocab_size": 50_000, "kv_memory": 1 << 40}
-POLICIES = [component.name for component in enginecore_components()]
+POLICIES = [component.name for component in enginecore_components() if component.kind == "scheduler"]
 PEER = Path(__file__).parents[2] / "shared" / "peers" / "sched_vllm.py"
 
 

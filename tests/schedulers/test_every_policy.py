@@ -16,7 +16,7 @@ from enginecore_schedulers import enginecore_components
 from tests.scheduling.harnesses import make_harness
 
 BLOCK_SIZE = 4
-COMPONENTS = {component.name: component for component in enginecore_components()}
+COMPONENTS = {each.name: each for each in enginecore_components() if each.kind == "scheduler"}
 EXECUTORS = [
     (1, False),
     pytest.param(1, True, marks=pytest.mark.full),

@@ -3,6 +3,7 @@
 from enginecore.scheduling.component import policy_component
 from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
 from enginecore.scheduling.policy import Delay, Rank, RequestView, SchedulerView, SchedulingPolicy, Split, WaitingView
+from enginecore.scheduling.victims import WorstRank
 
 __all__ = [
     "ContinuousBatchingScheduler",
@@ -13,5 +14,6 @@ __all__ = [
     "SchedulingPolicy",
     "Split",
     "WaitingView",
+    "WorstRank",
     "policy_component",
 ]

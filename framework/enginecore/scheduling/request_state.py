@@ -24,6 +24,7 @@ class RequestState:
 
     Attributes:
         request: The request; its cursors are advanced by the scheduler.
+        seq: Its arrival number.
         phase: Where it stands.
         rank: What the policy last said.
         lane: Which waiting lane it stands in.
@@ -38,11 +39,12 @@ class RequestState:
 
     __slots__ = (
         "lane", "last", "lease_end", "mark", "num_blocks", "num_slots", "phase", "publish_at", "rank", "request",
-        "since",
+        "seq", "since",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.seq = request.arrival_number
         self.phase = Phase.WAITING
         self.rank: Rank = None
         self.lane: Hashable = None
@@ -62,15 +64,11 @@ class RequestState:
     @property
     def order(self) -> tuple[Rank, int]:
         """Sort key among its like."""
-        return self.rank, self.request.arrival_number
+        return self.rank, self.seq
 
     @property
     def request_id(self) -> str:
         return self.request.request_id
-
-    @property
-    def seq(self) -> int:
-        return self.request.arrival_number
 
     @property
     def arrival(self) -> float:
@@ -108,6 +106,10 @@ class RequestState:
     def num_attained_tokens(self) -> int:
         request = self.request
         return request.num_output_tokens + max(request.num_late_tokens, request.num_sampling_tokens)
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        return self.request.num_scheduled_tokens
 
     @property
     def num_preemptions(self) -> int:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from enginecore.interfaces import KVCacheManager
+from enginecore.errors import InvariantError
+from enginecore.interfaces import KVCacheManager, RequestView
 from enginecore.plugin import SchedulerContext
-from enginecore.scheduling.policy import RequestView
 from enginecore.scheduling.queues import WaitingQueue
 from enginecore.scheduling.request_state import RequestState
 from enginecore.scheduling.running import RunningSet
+from enginecore.scheduling.victims import WorstRank
 
 
 class StepView:
@@ -26,10 +27,12 @@ class StepView:
         self.max_num_seqs = context.max_num_seqs
         self.max_num_batched_tokens = context.max_num_batched_tokens
         self.enable_chunked_prefill = context.enable_chunked_prefill
+        self.block_size = context.kv_cache_manager.block_size
         self._clock = context.clock
         self._kv: KVCacheManager = context.kv_cache_manager
         self._states = states
         self._running = running
+        self._victims = context.victim or WorstRank()
 
     def tick(self) -> None:
         """The next step begins."""
@@ -62,3 +65,11 @@ class StepView:
 
     def cached_tokens(self, request: RequestView) -> int:
         return self._kv.peek_cached_tokens(self._states[request.request_id].request)
+
+    def default_victim(self, candidates: Sequence[RequestView], needy: RequestView) -> RequestView | None:
+        if not candidates:
+            return None
+        named = self._victims.choose(candidates, needy, self)
+        if named is not None and named not in candidates:
+            raise InvariantError(f"{type(self._victims).__name__}.choose named {named!r}, which is not a candidate")
+        return named

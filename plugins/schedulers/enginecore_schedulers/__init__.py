@@ -1,7 +1,8 @@
-"""Scheduling policies that come with enginecore, one module each."""
+"""Scheduling policies and victim choices that come with enginecore, one module each."""
 
 from enginecore.plugin import Component, hookimpl
 from enginecore.scheduling import policy_component
+from enginecore_schedulers import victims
 from enginecore_schedulers.edf import Edf
 from enginecore_schedulers.fcfs import Fcfs
 from enginecore_schedulers.gittins import Gittins
@@ -30,4 +31,5 @@ def enginecore_components() -> list[Component]:
         policy_component("edf", Edf),
         policy_component("lpm", Lpm),
         policy_component("gittins", Gittins),
+        *victims.COMPONENTS,
     ]

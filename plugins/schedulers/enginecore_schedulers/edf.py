@@ -1,10 +1,12 @@
 """Earliest deadline first."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy
 from enginecore_schedulers.arguments import Count, NotNegative, Positive
+from enginecore_schedulers.candidates import rank_of
 
 LEASE = 16
 """Output tokens after which the deadline of a running request moves on."""
@@ -83,13 +85,15 @@ class Edf(SchedulingPolicy):
     def admitted(self, request: RequestView, scheduler: SchedulerView) -> None:
         self._num_on_time = self._num_on_time + 1 if request.rank > scheduler.now else 0
 
-    def victim(
+    def may_give_way(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
-    ) -> RequestView | None:
-        worst, pressing = candidates[-1], scheduler.now + self._slack
+    ) -> Sequence[RequestView]:
         if needy.num_blocks:
-            return worst
-        return worst if scheduler.now < needy.rank <= pressing < worst.rank else None
+            return candidates
+        pressing = scheduler.now + self._slack
+        if not scheduler.now < needy.rank <= pressing:
+            return ()
+        return candidates[bisect_right(candidates, pressing, key=rank_of) :]
 
     def _due(self, request: RequestView) -> float:
         return request.arrival + self._ttft if request.deadline is None else request.deadline

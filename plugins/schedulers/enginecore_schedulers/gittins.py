@@ -10,6 +10,7 @@ from pydantic import Field
 
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy
 from enginecore_schedulers.arguments import NotNegative
+from enginecore_schedulers.candidates import WORST
 
 EDGES = [0, *(int(16 * 1.5**step) for step in range(20))]
 """Output tokens at which a bucket of lengths begins."""
@@ -19,9 +20,6 @@ FADING = 0.99
 
 DOUBT = 0.05
 """Weight of each bucket before anything was seen, and for ever."""
-
-WORST = 64
-"""How many of the worst candidates are looked at for a victim."""
 
 MOST_CLASSES = 1_000
 """Classes that are learnt apart; requests of further ones share one."""
@@ -105,14 +103,16 @@ class Gittins(SchedulingPolicy):
         bucket = self._bucket(request) + 1
         return EDGES[bucket] - request.num_attained_tokens if bucket < len(EDGES) else None
 
-    def victim(
+    def may_give_way(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
-    ) -> RequestView | None:
+    ) -> Sequence[RequestView]:
         if needy.num_blocks:
-            return candidates[-1]
-        worst = candidates[: -WORST - 1 : -1]
-        exposed = next((other for other in worst if other.num_preemptions < self._displacements), None)
-        return exposed if exposed and exposed.rank > needy.rank + self._cost(exposed) else None
+            return candidates
+        return [
+            other
+            for other in candidates[-WORST:]
+            if other.num_preemptions < self._displacements and other.rank > needy.rank + self._cost(other)
+        ]
 
     def ended(self, request: RequestView, scheduler: SchedulerView) -> None:
         if request.num_output_tokens:

@@ -8,9 +8,7 @@ from pydantic import Field
 
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy
 from enginecore_schedulers.arguments import Count, NotNegative, Positive
-
-WORST = 64
-"""How many of the worst candidates are looked at for a victim."""
+from enginecore_schedulers.candidates import WORST
 
 
 class Mlfq(SchedulingPolicy):
@@ -60,14 +58,14 @@ class Mlfq(SchedulingPolicy):
         longest = min((waiting.head(level) for level in waiting.lanes()), key=lambda head: head.since)
         return longest if scheduler.now - longest.since >= self._patience else waiting.best()
 
-    def victim(
+    def may_give_way(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
-    ) -> RequestView | None:
-        worst = candidates[: -WORST - 1 : -1]
-        exposed = (other for other in worst if other.num_preemptions < other.rank[0])
+    ) -> Sequence[RequestView]:
+        worst = candidates[-WORST:]
+        exposed = [other for other in worst if other.num_preemptions < other.rank[0]]
         if not needy.num_blocks:
-            return next((other for other in exposed if other.rank[0] > needy.rank[0]), None)
-        return next(exposed, None) or max(worst, key=lambda other: other.seq)  # the oldest keeps what it has
+            return [other for other in exposed if other.rank[0] > needy.rank[0]]
+        return exposed or [max(worst, key=lambda other: other.seq)]  # the oldest keeps what it has
 
     def _spent(self, request: RequestView) -> int:
         """Output tokens, and those of the levels that it skipped."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy
 from enginecore_schedulers.arguments import NotNegative, Switch
+from enginecore_schedulers.candidates import WORST
 
 
 class Priority(SchedulingPolicy):
@@ -26,9 +27,13 @@ class Priority(SchedulingPolicy):
     def rank(self, request: RequestView, scheduler: SchedulerView) -> float:
         return request.priority + self._ageing * request.arrival
 
-    def victim(
+    def may_give_way(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
-    ) -> RequestView | None:
+    ) -> Sequence[RequestView]:
         if needy.num_blocks:
-            return candidates[-1]
-        return next((other for other in reversed(candidates) if other.priority > needy.priority), None)
+            return candidates
+        return self._less_urgent(candidates[-WORST:], needy) or self._less_urgent(candidates, needy)
+
+    @staticmethod
+    def _less_urgent(candidates: Sequence[RequestView], needy: RequestView) -> Sequence[RequestView]:
+        return [other for other in candidates if other.priority > needy.priority]

@@ -1,9 +1,11 @@
 """Shortest remaining processing time."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy
 from enginecore_schedulers.arguments import Count, NotNegative
+from enginecore_schedulers.candidates import rank_of
 from enginecore_schedulers.sjf import predicted
 
 
@@ -49,8 +51,9 @@ class Srpt(SchedulingPolicy):
     def lease(self, request: RequestView, scheduler: SchedulerView) -> int:
         return self._lease
 
-    def victim(
+    def may_give_way(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView
-    ) -> RequestView | None:
-        worst = candidates[-1]
-        return worst if needy.num_blocks or worst.rank > needy.rank + self._margin else None
+    ) -> Sequence[RequestView]:
+        if needy.num_blocks:
+            return candidates
+        return candidates[bisect_right(candidates, needy.rank + self._margin, key=rank_of) :]
