@@ -1,8 +1,8 @@
 """What scheduling costs: `python benchmarks/scheduler_overhead.py [POLICY ...] [--rounds N] [--vllm PYTHON MODEL]`.
 
 All policies by default, on the oracle executor, which runs the steps and is not timed; outputs are built as they go to
-the wire. Prompts of 256 tokens, blocks of 16. Policies take turns, round by round, so that all see the same machine;
-figures are medians of the CPU time of this thread, and a ratio is that to `fcfs` of the same round.
+the wire. Prompts of 256 tokens, blocks of 16. Policies take turns, round by round, so that all see the same machine.
+Figures are CPU time of this thread, the lower quartile of many; a ratio is to `fcfs` of the same round, the median.
 
 - steady: schedule() and update_from_output() per running request and step, everybody decoding.
 - waiting: what 10,000 requests that wait add to a step, while nobody comes or goes and while one does in every step.
@@ -76,8 +76,8 @@ class Bench:
         return planned - began, time.thread_time() - ran
 
     def steps(self, count: int = STEPS) -> float:
-        """Median seconds of a step."""
-        return statistics.median(sum(self.step()) for _ in range(count))
+        """Seconds of a step."""
+        return typical([sum(self.step()) for _ in range(count)])
 
 
 def start(policy: str, seats: int, num_blocks: int) -> EngineCore:
@@ -91,6 +91,11 @@ def start(policy: str, seats: int, num_blocks: int) -> EngineCore:
         "max_num_batched_tokens": 16_384,
     }
     return build_engine_core(load_settings(settings), CLOCK)
+
+
+def typical(seconds: list[float]) -> float:
+    """The lower quartile: whatever else runs on the machine only adds."""
+    return statistics.quantiles(seconds, n=4)[0]
 
 
 def in_turns(benches: dict[str, Bench], measure: Callable[[Bench], float], rounds: int) -> dict[str, list[float]]:
@@ -115,7 +120,7 @@ def steady(policies: list[str], running: int, rounds: int) -> Iterator[str]:
     benches = {policy: Bench(policy, running) for policy in policies}
     seen = in_turns(benches, lambda bench: bench.steps() / running * 1e6, rounds)
     for policy, figures in seen.items():
-        each = statistics.median(figures)
+        each = typical(figures)
         yield f"steady running={running:<5} {policy:14} {each:6.2f} us  x{ratio(seen, policy):.2f}"
 
 
@@ -127,38 +132,41 @@ def waiting(policies: list[str], running: int, rounds: int) -> Iterator[str]:
         crowded.add(WAITING)
         for bench in (alone, crowded):
             bench.steps()  # prefixes are hashed once
-        pair = {"fcfs": alone, "crowded": crowded}
+        pair = {"alone": alone, "crowded": crowded}
         still = in_turns(pair, Bench.steps, rounds)
         moving = in_turns(pair, churn, rounds)
-        more, more_moving = (
-            1e3 * (statistics.median(seen["crowded"]) - statistics.median(seen["fcfs"])) for seen in (still, moving)
-        )
+        more, more_moving = (1e3 * (typical(seen["crowded"]) - typical(seen["alone"])) for seen in (still, moving))
         yield f"waiting running={running:<4} {policy:14} {more:+7.3f} ms  {more_moving:+7.3f} ms where one ends a step"
 
 
 def churn(bench: Bench) -> float:
-    """Median seconds of a step when somebody has just left, for somebody else to come in."""
+    """Seconds of a step when somebody has just left, for somebody else to come in."""
     seconds = []
     for _ in range(STEPS // 2):
         oldest = next(r for r in bench.core.scheduler.unfinished_requests if r.num_computed_tokens)
         bench.core.scheduler.abort_requests([oldest.request_id])
         seconds.append(sum(bench.step()))
-    return statistics.median(seconds)
+    return typical(seconds)
 
 
 def preempt(running: int, rounds: int, count: int = 16) -> Iterator[str]:
     """Urgent requests that find free seats, and others that must displace somebody."""
-    seen = {"free seats": [], "displacing": []}
-    for _ in range(rounds):
-        for kind, figures in seen.items():
-            bench = Bench("priority", running, seats=running + (count if kind == "free seats" else 0), steps=400)
-            bench.steps()
-            bench.add(count, length=64, priority=0)
-            figures.append(bench.step()[0] / count * 1e6)
-            displaced = bench.core.scheduler.get_stats().num_preemptions
-            if displaced != (0 if kind == "free seats" else count):
-                raise SystemExit(f"{displaced} of {count} were displaced")
-    each = statistics.median(b - a for a, b in zip(*seen.values(), strict=True))
+    pair = {"free": Bench("priority", running, seats=running + count), "taken": Bench("priority", running)}
+
+    def rush(bench: Bench) -> float:
+        before = {request.request_id for request in bench.core.scheduler.unfinished_requests}
+        bench.add(count, length=64, priority=-1e6)  # no ageing makes up for that
+        seconds = bench.step()[0]
+        after = {request.request_id for request in bench.core.scheduler.unfinished_requests}
+        bench.core.scheduler.abort_requests(after - before)
+        bench.steps()  # those that were displaced return
+        return seconds / count * 1e6
+
+    seen = in_turns(pair, rush, 4 * rounds)
+    displaced = {name: bench.core.scheduler.get_stats().num_preemptions for name, bench in pair.items()}
+    if displaced != {"free": 0, "taken": count * 4 * rounds}:
+        raise SystemExit(f"displaced: {displaced}")
+    each = typical(seen["taken"]) - typical(seen["free"])
     yield f"preempt running={running:<4} {'priority':14} {each:6.1f} us each"
 
 
@@ -174,7 +182,7 @@ def add(policies: list[str], rounds: int) -> Iterator[str]:
             bench.core.scheduler._kv.get_computed_blocks(request)  # type: ignore[attr-defined]  # makes the hashes
             figures.append((took + time.thread_time() - began) * 1e6)
             bench.core.scheduler.abort_requests([request.request_id])
-        yield f"add 1,000 tokens    {policy:14} {statistics.median(figures):6.1f} us"
+        yield f"add 1,000 tokens    {policy:14} {typical(figures):6.1f} us"
 
 
 def sched_vllm(python: str, model: str) -> None:

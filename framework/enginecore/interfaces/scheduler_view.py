@@ -181,7 +181,9 @@ class SchedulerView(Protocol):
         ...
 
     def cached_tokens(self, request: RequestView) -> int:
-        """How many of its tokens the prefix cache holds now. A hint: pins nothing, touches no order."""
+        """How many of its tokens the prefix cache holds. A hint: pins nothing, touches no order, and is looked up once
+        in a step, whatever is admitted meanwhile.
+        """
         ...
 
     def default_victim(self, candidates: Sequence[RequestView], needy: RequestView) -> RequestView | None:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from enginecore.clock import Clock
 from enginecore.errors import InvariantError
@@ -76,6 +76,11 @@ class BlockPool:
         """How many of these blocks are referenced exactly so often."""
         counts = self._num_references
         return sum([counts[block] == references for block in blocks])
+
+    def count_freed_by(self, references: Mapping[int, int]) -> int:
+        """How many blocks would be free if so many references to each of these were given up."""
+        counts = self._num_references
+        return sum([counts[block] == given_up for block, given_up in references.items()])
 
     # -- references ------------------------------------------------------------------------------------------------
 

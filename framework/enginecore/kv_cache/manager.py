@@ -105,7 +105,7 @@ class BlockPoolManager:
         held = Counter(block for request in requests for block in self.get_block_ids(request)[0])
         for block in keep.block_ids[0] if keep else ():
             held.pop(block, None)
-        return sum(self._pool.count_references([block], references) for block, references in held.items())
+        return self._pool.count_freed_by(held)
 
     def allocate_slots(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> BlockIds | None:
         shared, num_new, num_pinned = self._demand(request, num_tokens, prefix)

@@ -199,13 +199,14 @@ class Lifecycle:
     def _queue(self, state: RequestState) -> None:
         state.phase = Phase.WAITING
         state.since = self.view.now
-        state.rank = self._rank(state)
+        state.set_rank(self._rank(state))
         state.lane = self.policy.lane(state)
         self.waiting.add(state)
 
     def _rank(self, state: RequestState) -> Rank:
         rank = self.policy.rank(state, self.view)
-        if any(part != part for part in (rank if isinstance(rank, tuple) else (rank,))):
+        parts = rank if isinstance(rank, tuple) else (rank,)
+        if rank != rank or any([part != part for part in parts]):  # a tuple of NaN may equal itself
             raise InvariantError(f"{type(self.policy).__name__}.rank gave {rank!r}: a rank must be comparable, not NaN")
         return rank
 

@@ -32,6 +32,7 @@ class StepView:
         self._kv: KVCacheManager = context.kv_cache_manager
         self._states = states
         self._running = running
+        self._cached_tokens: dict[RequestState, int] = {}
         self._victims = context.victim or WorstRank()
 
     def tick(self) -> None:
@@ -40,7 +41,8 @@ class StepView:
         self.refresh()
 
     def refresh(self) -> None:
-        """Something happens between steps."""
+        """Something happens, in a step or between two."""
+        self._cached_tokens.clear()
         self.now = self._clock.now()
 
     @property
@@ -53,7 +55,7 @@ class StepView:
 
     @property
     def num_decodes(self) -> int:
-        return len(self._running.decoding)
+        return self._running.num_decodes
 
     @property
     def num_free_blocks(self) -> int:
@@ -64,12 +66,16 @@ class StepView:
         return self._kv.num_blocks
 
     def cached_tokens(self, request: RequestView) -> int:
-        return self._kv.peek_cached_tokens(self._states[request.request_id].request)
+        state = self._states[request.request_id]
+        tokens = self._cached_tokens.get(state)
+        if tokens is None:
+            tokens = self._cached_tokens[state] = self._kv.peek_cached_tokens(state.request)
+        return tokens
 
     def default_victim(self, candidates: Sequence[RequestView], needy: RequestView) -> RequestView | None:
         if not candidates:
             return None
         named = self._victims.choose(candidates, needy, self)
-        if named is not None and named not in candidates:
+        if named is not None and named is not candidates[-1] and named not in candidates:
             raise InvariantError(f"{type(self._victims).__name__}.choose named {named!r}, which is not a candidate")
         return named

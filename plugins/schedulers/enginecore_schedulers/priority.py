@@ -36,4 +36,5 @@ class Priority(SchedulingPolicy):
 
     @staticmethod
     def _less_urgent(candidates: Sequence[RequestView], needy: RequestView) -> Sequence[RequestView]:
-        return [other for other in candidates if other.priority > needy.priority]
+        limit = needy.priority
+        return [other for other in candidates if other.priority > limit]
