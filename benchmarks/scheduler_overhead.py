@@ -26,7 +26,7 @@ from enginecore.sampling import SamplingParams
 from enginecore.settings import load_settings
 from enginecore_schedulers import enginecore_components
 
-BLOCK, PROMPT, STEPS, WAITING = 16, 256, 20, 10_000
+BLOCK, PROMPT, WAITING = 16, 256, 10_000
 CLOCK = RealClock()
 ORACLE = {"verify": False, "max_model_len": 8192, "vocab_size": 50_000, "kv_memory": 1 << 40}
 POLICIES = [component.name for component in enginecore_components() if component.kind == "scheduler"]
@@ -75,9 +75,9 @@ class Bench:
         core.scheduler.update_from_output(scheduled, output)
         return planned - began, time.thread_time() - ran
 
-    def steps(self, count: int = STEPS) -> float:
-        """Seconds of a step."""
-        return typical([sum(self.step()) for _ in range(count)])
+    def steps(self) -> float:
+        """Seconds of a step, on average over as many as fill a block of every request."""
+        return sum(sum(self.step()) for _ in range(BLOCK)) / BLOCK
 
 
 def start(policy: str, seats: int, num_blocks: int) -> EngineCore:
@@ -142,11 +142,11 @@ def waiting(policies: list[str], running: int, rounds: int) -> Iterator[str]:
 def churn(bench: Bench) -> float:
     """Seconds of a step when somebody has just left, for somebody else to come in."""
     seconds = []
-    for _ in range(STEPS // 2):
+    for _ in range(BLOCK):
         oldest = next(r for r in bench.core.scheduler.unfinished_requests if r.num_computed_tokens)
         bench.core.scheduler.abort_requests([oldest.request_id])
         seconds.append(sum(bench.step()))
-    return typical(seconds)
+    return sum(seconds) / BLOCK
 
 
 def preempt(running: int, rounds: int, count: int = 16) -> Iterator[str]:
@@ -197,7 +197,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("policies", nargs="*", metavar="POLICY", help=", ".join(POLICIES))
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--vllm", nargs=2, metavar=("PYTHON", "MODEL"))
     options = parser.parse_args()
     policies = ["fcfs", *(name for name in options.policies or POLICIES if name != "fcfs")]

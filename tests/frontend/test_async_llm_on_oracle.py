@@ -19,7 +19,9 @@ SETTINGS: dict[str, Any] = {
     "debug": {"check_invariants": True},
     "num_kv_blocks": 64,
 }
-SLOW: dict[str, Any] = {"executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256, "step_time": 0.01}}}
+SLOW: dict[str, Any] = {
+    "executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256, "step_time": 0.01}}
+}
 
 
 def make(**settings):

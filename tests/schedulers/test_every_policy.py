@@ -7,6 +7,7 @@ any point of their lives.
 import itertools
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ EXECUTORS = [
     (4, True),
 ]
 # in runs of a hundred short steps, settings for seconds and hundreds of tokens would change nothing
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "fcfs": {"prefill_chunk_size": 6},
     "priority": {},
     "prefill_first": {},
@@ -84,7 +85,7 @@ def requests(seed, count=20):
 
 def run(harness, seed, *, cancels):
     """They arrive step by step, and some are cancelled; what came about on the way, counted."""
-    random, seen = Random(seed), Counter()
+    random, seen = Random(seed), Counter[str]()
 
     def move():
         submitted = harness.submit() is not None
@@ -126,7 +127,7 @@ def cancel(harness, random, seen):
 @pytest.mark.parametrize(("depth", "feeds_tokens"), EXECUTORS)
 @pytest.mark.parametrize("name", sorted(COMPONENTS))
 def test_same_tokens_in_tight_and_roomy_pools(name, depth, feeds_tokens):
-    tight, roomy, reached = Counter(), Counter(), 0
+    tight, roomy, reached = Counter[str](), Counter[str](), 0
     for seed, in_order, caching in ((1, True, True), (2, False, True), (3, True, False)):
         for num_blocks, seen in ((11, tight), (50, roomy)):
             harness = make(name, seed, depth=depth, feeds_tokens=feeds_tokens, in_order=in_order,
@@ -143,7 +144,7 @@ def test_same_tokens_in_tight_and_roomy_pools(name, depth, feeds_tokens):
 @pytest.mark.parametrize(("depth", "feeds_tokens"), EXECUTORS)
 @pytest.mark.parametrize("name", sorted(COMPONENTS))
 def test_cancelled_anywhere(name, depth, feeds_tokens):
-    seen = Counter()
+    seen = Counter[str]()
     for seed, in_order in itertools.product((4, 5), (True, False)):
         harness = make(name, seed, depth=depth, feeds_tokens=feeds_tokens, in_order=in_order, num_blocks=14)
         seen.update(run(harness, seed, cancels=0.12))
@@ -185,7 +186,7 @@ def test_the_same_arrivals_give_the_same_plans(name):
 def test_whole_prompts(name):
     """Where prompts may not be split."""
     settings = {} if name == "fcfs" else SETTINGS[name]
-    seen = Counter()
+    seen = Counter[str]()
     for seed in (1, 2):
         harness = make_harness(policy=make_policy(name, **settings), num_blocks=16, block_size=BLOCK_SIZE,
                                max_num_seqs=4, max_model_len=64, max_num_batched_tokens=64,

@@ -74,6 +74,6 @@ def test_more_levels_let_a_long_request_sink_further():
     ends = {}
     for levels in (2, 6):
         trial = Trial("mlfq", jobs, step_time=STEP, max_num_seqs=1, policy_settings={"levels": levels})
-        ends[levels] = trial["old"].ended, trial["young"].ended
+        ends[levels] = trial["old"].token_times[-1], trial["young"].token_times[-1]
     assert ends[6][1] < ends[6][0]
     assert ends[2] != ends[6]

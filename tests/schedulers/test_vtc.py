@@ -75,10 +75,10 @@ def test_shares_divide_what_is_served(shares):
 def test_weights_say_what_counts(weights):
     prompt_weight, output_weight = weights
     settings = {"prompt_weight": prompt_weight, "output_weight": output_weight}
-    spread, totals = range_of_difference("vtc", *weights, settings=settings)
+    spread, totals = range_of_difference("vtc", prompt_weight, output_weight, settings=settings)
     assert spread <= bound(*weights)
     assert 0.8 < totals["a"] / totals["b"] < 1.25
-    other, _ = range_of_difference("vtc", *weights)
+    other, _ = range_of_difference("vtc", prompt_weight, output_weight)
     assert spread != other
 
 

@@ -40,7 +40,7 @@ def test_requests_start_at_their_time_and_not_before(depth):
     harness = make_harness(policy=NotBefore(), oracle={"depth": depth, "feeds_tokens": True, "step_time": 0.5})
     for name, time in (("late", 9.25), ("soon", 2.0), ("now", 0.0)):
         harness.add(not_before(name, time))
-    started = {}
+    started: dict[str, float] = {}
     while harness.scheduler.has_requests() or harness.num_in_flight:
         before = harness.clock.now()
         plans = len(harness.plans)
