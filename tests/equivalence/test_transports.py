@@ -12,8 +12,7 @@ def test_same_tokens_through_zmq(chunk, block_size, caching, pool, depth, feeds_
     engine = OracleEngine(
         oracle={"depth": depth, "feeds_tokens": feeds_tokens},
         **grid_settings(chunk, block_size, caching, pool),
-        **{"transport.use": "unix-socket"},
-        components=["unix_socket_transport:COMPONENT"],
+        **{"transport.use": "zmq"},
     )
     try:
         engine.client.call_utility("pause")  # so that all are there before the first step, as in one process

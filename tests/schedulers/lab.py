@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from random import Random
 from statistics import mean
 from typing import Any
@@ -24,7 +25,7 @@ class Job:
     at: float
     request: EngineCoreRequest
     token_times: list[float] = field(default_factory=list)
-    ended: float | None = None
+    ended: float = inf
     error: str | None = None
 
     @property
@@ -37,7 +38,6 @@ class Job:
 
     @property
     def latency(self) -> float:
-        assert self.ended is not None
         return self.ended - self.at
 
     @property
@@ -55,10 +55,14 @@ def job(
     """
     random = Random(name)
     ids = [random.randrange(VOCABULARY) for _ in range(prompt)] if isinstance(prompt, int) else prompt
-    end = {"max_tokens": tokens} if max_tokens is None else {
-        "max_tokens": max_tokens, "min_tokens": tokens - 1, "stop_token_ids": tuple(range(VOCABULARY)),
-    }  # fmt: skip
-    params = SamplingParams(temperature=0, ignore_eos=True, **end)
+    hidden = max_tokens is not None
+    params = SamplingParams(
+        temperature=0,
+        ignore_eos=True,
+        max_tokens=max_tokens if hidden else tokens,
+        min_tokens=tokens - 1 if hidden else 0,
+        stop_token_ids=tuple(range(VOCABULARY)) if hidden else (),
+    )
     return Job(at, EngineCoreRequest(request_id=name, prompt_token_ids=ids, params=params, **fields))
 
 
@@ -93,7 +97,7 @@ class Trial:
         self.stats = self.core.scheduler.get_stats()
         assert self.stats.num_free_blocks == self.stats.num_blocks
         (self.steps,) = self.core.executor.collective_rpc("get_history")
-        self.makespan = max(each.ended or 0.0 for each in self.jobs.values())
+        self.makespan = max((each.ended for each in self.jobs.values()), default=0.0)
 
     def _arrive(self, request):
         self.core.add_request(request)

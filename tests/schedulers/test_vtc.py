@@ -110,8 +110,10 @@ def test_counters_of_tenants_that_are_gone_are_forgotten():
         if n % 50 == 49:
             while harness.scheduler.has_requests():
                 plan = harness.scheduler.schedule()
-                output = harness.executor.execute_model(plan)
-                harness.clock.wait(output)
-                harness.scheduler.update_from_output(plan, output.result())
+                running = harness.executor.execute_model(plan)
+                harness.clock.wait(running)
+                output = running.result()
+                assert output is not None
+                harness.scheduler.update_from_output(plan, output)
     assert len(policy._served) <= TIDY + 50
     assert policy._charged == {}
