@@ -1,4 +1,4 @@
-"""What scheduling costs: `python benchmarks/scheduler_overhead.py [POLICY ...] [--rounds N] [--vllm PYTHON MODEL]`.
+"""What scheduling costs: `python benchmarks/scheduler_overhead.py [POLICY ...] [--rounds N] [--beside COMMAND]`.
 
 All policies by default, on the oracle executor, which runs the steps and is not timed; outputs are built as they go to
 the wire. Prompts of 256 tokens, blocks of 16. Policies take turns, round by round, so that all see the same machine.
@@ -8,16 +8,16 @@ Figures are CPU time of this thread, the lower quartile of many; a ratio is to `
 - waiting: what 10,000 requests that wait add to a step, while nobody comes or goes and while one does in every step.
 - preempt: what it costs in schedule() to displace a running request, beyond admitting the one that displaces it.
 - add: what a request of 1,000 tokens costs until it waits with its prefix looked up, hashes made.
-- sched_vllm: the same as steady of vLLM's own scheduler, if a Python that has it and a folder with a model are given.
+- beside: whatever COMMAND prints, run between the rounds of `steady`: another engine's scheduler, to be compared.
 """
 
 import argparse
 import gc
+import shlex
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from enginecore.clock import RealClock
 from enginecore.core import EngineCore, build_engine_core
@@ -30,7 +30,6 @@ BLOCK, PROMPT, WAITING = 16, 256, 10_000
 CLOCK = RealClock()
 ORACLE = {"verify": False, "max_model_len": 8192, "vocab_size": 50_000, "kv_memory": 1 << 40}
 POLICIES = [component.name for component in enginecore_components() if component.kind == "scheduler"]
-PEER = Path(__file__).parents[2] / "shared" / "peers" / "sched_vllm.py"
 
 
 class Bench:
@@ -185,12 +184,13 @@ def add(policies: list[str], rounds: int) -> Iterator[str]:
         yield f"add 1,000 tokens    {policy:14} {typical(figures):6.1f} us"
 
 
-def sched_vllm(python: str, model: str) -> None:
-    """What vLLM's own scheduler costs, on the same machine, now."""
-    if not PEER.exists():
-        raise SystemExit(f"{PEER} is not there")
-    print("vLLM's scheduler:", flush=True)
-    subprocess.run([python, str(PEER), model], check=True)
+def beside(command: str) -> Iterator[str]:
+    """What another engine's scheduler costs, on the same machine, now."""
+    if not command:
+        yield "beside: nothing measured (--beside COMMAND)"
+        return
+    done = subprocess.run(shlex.split(command), check=True, stdout=subprocess.PIPE, text=True)
+    yield from (f"beside: {line}" for line in done.stdout.splitlines())
 
 
 def main() -> None:
@@ -198,26 +198,24 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("policies", nargs="*", metavar="POLICY", help=", ".join(POLICIES))
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--vllm", nargs=2, metavar=("PYTHON", "MODEL"))
+    parser.add_argument("--beside", default="", metavar="COMMAND")
     options = parser.parse_args()
     policies = ["fcfs", *(name for name in options.policies or POLICIES if name != "fcfs")]
     if unknown := set(policies) - set(POLICIES):
         raise SystemExit(f"no such policy: {', '.join(sorted(unknown))}")
-    rounds = options.rounds
     gc.freeze()
-    lines = [
+    rounds = options.rounds
+    measured = [
         *(steady(policies, running, rounds) for running in (1, 64, 256, 1_024)),
+        beside(options.beside),
+        *(steady(["fcfs"], running, rounds) for running in (256, 1_024)),  # again: the machine may have changed
         waiting(policies, 256, rounds),
         *(preempt(running, rounds) for running in (256, 1_024)),
         add(policies, rounds),
     ]
-    for measured in lines:
-        for line in measured:
+    for lines in measured:
+        for line in lines:
             print(line, flush=True)
-    if options.vllm:
-        sched_vllm(*options.vllm)
-    else:
-        print("vLLM's scheduler: not measured (--vllm PYTHON MODEL; see shared/peers)")
 
 
 if __name__ == "__main__":

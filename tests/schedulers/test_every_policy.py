@@ -23,7 +23,7 @@ EXECUTORS = [
     pytest.param(1, True, marks=pytest.mark.full),
     pytest.param(2, False, marks=pytest.mark.full),
     (2, True),
-    (4, False),
+    pytest.param(4, False, marks=pytest.mark.full),
     (4, True),
 ]
 # in runs of a hundred short steps, settings for seconds and hundreds of tokens would change nothing

@@ -8,10 +8,10 @@ import pytest
 
 from enginecore_schedulers.gittins import EDGES, MOST_CLASSES, OutputLengths
 from tests.schedulers.lab import Trial, job
-from tests.schedulers.workloads import STEP, exact, heavy_tailed, much_alike, needed_tokens, tried, two_kinds
+from tests.schedulers.workloads import SEEDS, STEP, exact, heavy_tailed, much_alike, needed_tokens, tried, two_kinds
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_where_a_few_are_very_long_it_does_as_mlfq_does(seed):
     trial = tried("gittins", heavy_tailed, seed)
     assert trial.mean_latency() < 1.05 * tried("mlfq", heavy_tailed, seed).mean_latency()
@@ -19,14 +19,14 @@ def test_where_a_few_are_very_long_it_does_as_mlfq_does(seed):
     assert trial.computed_tokens < 1.1 * needed_tokens(trial)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_where_all_are_alike_it_does_as_fcfs_does(seed):
     trial = tried("gittins", much_alike, seed)
     assert trial.mean_latency() < 1.03 * tried("fcfs", much_alike, seed).mean_latency()
     assert trial.mean_latency() < 0.9 * tried("mlfq", much_alike, seed).mean_latency()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_where_tenants_differ_it_does_as_sjf_does_with_true_lengths(seed):
     fcfs, sjf, trial = (
         tried(policy, two_kinds, seed, predict=exact, tenants=("chat", "reports"))

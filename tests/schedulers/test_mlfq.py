@@ -9,14 +9,14 @@ from statistics import mean
 import pytest
 
 from tests.schedulers.lab import Trial, job
-from tests.schedulers.workloads import LIMITS, STEP, heavy_tailed, much_alike, needed_tokens, poisson, tried
+from tests.schedulers.workloads import LIMITS, SEEDS, STEP, heavy_tailed, much_alike, needed_tokens, poisson, tried
 
 
 def mean_of_short(trial, law, seed):
     return mean(trial[f"j{n}"].latency for n, length in enumerate(law(seed)) if length <= 40)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_short_outputs_overtake_long_ones(seed):
     trial, fcfs = tried("mlfq", heavy_tailed, seed), tried("fcfs", heavy_tailed, seed)
     assert mean_of_short(trial, heavy_tailed, seed) < 0.5 * mean_of_short(fcfs, heavy_tailed, seed)

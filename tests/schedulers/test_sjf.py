@@ -3,11 +3,11 @@
 import pytest
 
 from tests.schedulers.lab import Trial, job
-from tests.schedulers.workloads import STEP, exact, heavy_tailed, rough, tried
+from tests.schedulers.workloads import SEEDS, STEP, exact, heavy_tailed, rough, tried
 
 
 @pytest.mark.parametrize("predict", [exact, rough])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_mean_latency_is_far_below_that_of_fcfs(predict, seed):
     trial, fcfs = tried("sjf", heavy_tailed, seed, predict=predict), tried("fcfs", heavy_tailed, seed)
     assert trial.mean_latency() < 0.85 * fcfs.mean_latency()

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.schedulers.lab import Trial, job
-from tests.schedulers.workloads import STEP, heavy_tailed, much_alike, needed_tokens, tried
+from tests.schedulers.workloads import SEEDS, STEP, heavy_tailed, much_alike, needed_tokens, tried
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_mean_latency_is_below_that_of_sjf_and_fcfs_with_rough_predictions(seed):
     fcfs, sjf, srpt = (tried(policy, heavy_tailed, seed) for policy in ("fcfs", "sjf", "srpt"))
     assert srpt.mean_latency() < 0.85 * sjf.mean_latency() < 0.85 * fcfs.mean_latency()
@@ -40,6 +40,13 @@ def test_a_lease_says_how_soon_progress_counts(lease, displaces):
     settings = {"ageing": 0.0, "lease": lease}
     trial = Trial("srpt", jobs, step_time=STEP, max_num_seqs=1, policy_settings=settings)
     assert (trial.stats.num_preemptions > 0) == displaces
+
+
+@pytest.mark.parametrize(("prompt_weight", "first"), [(0.0, "chatty"), (1.0, "terse")])
+def test_prompts_count_by_their_weight(prompt_weight, first):
+    jobs = [job("running", 0.0, 5, 20), job("chatty", 0.01, 200, 10), job("terse", 0.01, 5, 40)]
+    trial = Trial("srpt", jobs, step_time=STEP, max_num_seqs=1, policy_settings={"prompt_weight": prompt_weight})
+    assert min(trial.of("chatty") + trial.of("terse"), key=lambda each: each.token_times[0]).name == first
 
 
 def test_one_that_has_outlived_its_prediction_is_not_thrown_out_at_once():

@@ -3,10 +3,13 @@
 from functools import cache
 from random import Random
 
+import pytest
+
 from tests.schedulers.lab import Trial, job
 
 STEP = 0.02
 SEATS = 4
+SEEDS = [1, pytest.param(2, marks=pytest.mark.full)]
 LONGEST = 600
 LIMITS = {"step_time": STEP, "token_time": STEP / 256, "max_num_seqs": SEATS, "max_num_batched_tokens": 256}
 
