@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from enginecore.clock import RealClock
 from enginecore.core import EngineCore, build_engine_core
@@ -32,13 +33,24 @@ ORACLE = {"verify": False, "max_model_len": 8192, "vocab_size": 50_000, "kv_memo
 POLICIES = [component.name for component in enginecore_components() if component.kind == "scheduler"]
 
 
+# so that nobody who waits displaces anybody: what that costs is measured apart
+PATIENT = {
+    "mlfq": {"quantum": 1 << 20},
+    "gittins": {"displacements": 0},
+    "srpt": {"margin": 1e9},
+    "edf": {"slack": 0.0},
+}
+
+
 class Bench:
     """An engine core under one policy, whose requests are all past their prompts."""
 
-    def __init__(self, policy: str, running: int, *, seats: int = 0, steps: int = 4_000) -> None:
+    def __init__(
+        self, policy: str, running: int, *, seats: int = 0, steps: int = 4_000, settings: dict[str, Any] | None = None
+    ) -> None:
         self.running = running
         self._serial = 0
-        self.core = start(policy, seats or running, running * (PROMPT + steps) // BLOCK + 2_000)
+        self.core = start(policy, settings or {}, seats or running, running * (PROMPT + steps) // BLOCK + 2_000)
         self.add(running, max_tokens=steps)
         while any(r.num_computed_tokens < PROMPT for r in self.core.scheduler.unfinished_requests):
             self.step()
@@ -79,10 +91,10 @@ class Bench:
         return sum(sum(self.step()) for _ in range(BLOCK)) / BLOCK
 
 
-def start(policy: str, seats: int, num_blocks: int) -> EngineCore:
+def start(policy: str, policy_settings: dict[str, Any], seats: int, num_blocks: int) -> EngineCore:
     """An engine core on the oracle executor."""
-    settings = {
-        "scheduler": {"use": policy},
+    settings: dict[str, Any] = {
+        "scheduler": {"use": policy, policy: policy_settings},
         "executor": {"use": "oracle", "oracle": ORACLE},
         "block_size": BLOCK,
         "num_kv_blocks": num_blocks,
@@ -126,7 +138,7 @@ def steady(policies: list[str], running: int, rounds: int) -> Iterator[str]:
 def waiting(policies: list[str], running: int, rounds: int) -> Iterator[str]:
     """With and without a crowd that waits; then with somebody who ends in every step, and another in that seat."""
     for policy in policies:
-        alone, crowded = Bench(policy, running), Bench(policy, running)
+        alone, crowded = (Bench(policy, running, settings=PATIENT.get(policy)) for _ in range(2))
         alone.add(200)
         crowded.add(WAITING)
         for bench in (alone, crowded):
