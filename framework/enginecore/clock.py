@@ -43,12 +43,12 @@ class Clock(ABC):
             EngineCoreError: on a virtual clock, if nothing that is scheduled can ever end the wait.
         """
         while future is None or not future.done():
-            if deadline is not None and self.now() >= deadline:
-                return False
             when = self._due[0][0] if self._due else None
             if when is not None and when <= self.now():
                 heapq.heappop(self._due)[2]()
                 continue
+            if deadline is not None and self.now() >= deadline:
+                return False
             self._pass(min((t for t in (when, deadline) if t is not None), default=None), future)
         return True
 

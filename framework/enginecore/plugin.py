@@ -20,11 +20,13 @@ from pydantic import BaseModel, ConfigDict
 from enginecore.clock import Clock
 from enginecore.interfaces import (
     EngineCoreApi,
+    EvictionOrder,
     ExecutorCapabilities,
     KVCacheConfig,
     KVCacheManager,
     RequestRecord,
     StepRecord,
+    VictimChoice,
 )
 
 PLUGIN_API = 1
@@ -32,17 +34,23 @@ PLUGIN_API = 1
 
 ENTRY_POINT_GROUP = f"enginecore.plugins.v{PLUGIN_API}"
 
-Kind = Literal["scheduler", "kv_cache_manager", "executor", "transport", "tokenizer"]
+Kind = Literal["scheduler", "victim", "kv_cache_manager", "eviction", "executor", "transport", "tokenizer"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CAPABILITIES: dict[Kind, frozenset[str]] = {
-    "scheduler": frozenset({"batch_queue", "chunked_prefill", "out_of_order", "prefix_caching"}),
-    "kv_cache_manager": frozenset({"prefix_caching"}),
+    "scheduler": frozenset({"batch_queue", "chunked_prefill", "out_of_order", "prefix_caching", "victim"}),
+    "victim": frozenset(),
+    "kv_cache_manager": frozenset({"eviction", "prefix_caching"}),
+    "eviction": frozenset(),
     "executor": frozenset(),  # what an executor can do depends on its settings: see ExecutorCapabilities
     "transport": frozenset({"sync", "channels"}),
     "tokenizer": frozenset(),
 }
-"""The words that a component of each kind may declare. Checked when the engine is built."""
+"""The words that a component of each kind may declare. Checked when the engine is built.
+
+A scheduler that declares "victim" uses the victim component of its context, a KV cache manager that declares "eviction"
+the order of eviction; beside others, a choice of that component is refused.
+"""
 
 hookspec = pluggy.HookspecMarker("enginecore")
 hookimpl = pluggy.HookimplMarker("enginecore")
@@ -122,6 +130,21 @@ class ExecutorContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionContext:
+    """For orders of eviction.
+
+    Attributes:
+        num_blocks: KV blocks in the pool.
+        block_size: Tokens per block.
+        seed: The engine's seed.
+    """
+
+    num_blocks: int
+    block_size: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KVCacheManagerContext:
     """For KV cache managers.
 
@@ -129,11 +152,27 @@ class KVCacheManagerContext:
         config: The KV cache as sized.
         enable_prefix_caching: As in force.
         clock: The engine's clock.
+        eviction: The order of eviction, empty and the manager's own; None for one that does not declare "eviction",
+            or without prefix caching.
     """
 
     config: KVCacheConfig
     enable_prefix_caching: bool
     clock: Clock
+    eviction: EvictionOrder | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VictimContext:
+    """For victim choices.
+
+    Attributes:
+        max_num_seqs: Requests holding blocks at most.
+        seed: The engine's seed.
+    """
+
+    max_num_seqs: int
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +187,7 @@ class SchedulerContext:
         kv_cache_manager: Owned by the scheduler from here on.
         executor: What the executor declares.
         clock: The engine's clock.
+        victim: Who gives way; None for a scheduler that does not declare "victim".
     """
 
     max_num_seqs: int
@@ -157,6 +197,7 @@ class SchedulerContext:
     kv_cache_manager: KVCacheManager
     executor: ExecutorCapabilities
     clock: Clock
+    victim: VictimChoice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

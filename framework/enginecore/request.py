@@ -39,7 +39,7 @@ class Request:
         num_cached_tokens: Prompt tokens found in the prefix cache at its first admission; -1 before it.
         num_preemptions: How often it lost its blocks.
         max_total_tokens: It ends with reason LENGTH at this many tokens, prompt included.
-        block_hashes: Hashes of its full blocks so far; extended and read by the KV cache manager.
+        block_hashes: What its full blocks so far are known by; extended and read by the KV cache manager.
     """
 
     __slots__ = (

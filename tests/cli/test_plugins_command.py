@@ -63,7 +63,7 @@ def test_json_holds_all_that_is_known(run):
     [fcfs] = [component for component in bundled["components"] if component["name"] == "fcfs"]
     assert fcfs["kind"] == "scheduler"
     assert fcfs["summary"]
-    assert fcfs["capabilities"] == ["batch_queue", "chunked_prefill", "out_of_order", "prefix_caching"]
+    assert fcfs["capabilities"] == ["batch_queue", "chunked_prefill", "out_of_order", "prefix_caching", "victim"]
 
 
 def test_it_works_with_settings_that_are_wrong_elsewhere(run):

@@ -37,6 +37,14 @@ def test_a_wait_ends_at_its_deadline_and_leaves_later_events_alone() -> None:
     assert clock.next_event() is None
 
 
+def test_an_event_that_is_due_at_the_deadline_of_a_wait_has_run_when_it_ends() -> None:
+    clock = VirtualClock()
+    seen: list[float] = []
+    clock.call_at(1.0, lambda: seen.append(clock.now()))
+    assert not clock.wait(deadline=1.0)
+    assert seen == [1.0]
+
+
 def test_an_event_may_register_another() -> None:
     clock = VirtualClock()
     future: Future[None] = Future()

@@ -1,8 +1,10 @@
 """Random lives of requests against a naive model of what each block holds."""
 
 from collections import Counter
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -14,69 +16,139 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.kv_cache.making import make_manager, make_request
+from enginecore.clock import VirtualClock
+from tests.kv_cache.making import EVICTIONS, MANAGERS, make_manager, make_order, make_request
 
 NUM_BRICKS = 2  # few kinds of content, so that prefixes are shared and repeated often
 CHUNK = st.sampled_from([100, 100, 100, 1, 2, 3])  # tokens; mostly all there are
 
 
+LIFETIME = 8.0  # seconds, under `ttl`
+
+
+class Facts:
+    """What the model knows of a published content.
+
+    Attributes:
+        blocks: Those that hold it, in order of publication; the first is hit.
+    """
+
+    def __init__(self, published):
+        self.blocks = []
+        self.published = published
+        self.num_hits = self.last_use = 0
+        self.last_used_at = 0.0
+
+
+GOES_FIRST: dict[str, Callable[[Facts], Any]] = {
+    "lru": lambda facts: facts.last_use,
+    "lfu": lambda facts: (facts.num_hits, facts.last_use),
+    "fifo": lambda facts: facts.published,
+    "ttl": lambda facts: facts.last_use,
+}
+
+
 class CacheModel:
-    """What each slot and block holds, in words that need no hash: identity and tokens up to there.
+    """What each slot and block holds, in words that need no keys: identity and tokens up to there.
 
     Attributes:
         slots: Content by (block, offset): the whole prefix that ends there, as an executor's attention would see it.
-        holders: Blocks by published content, the first publisher's first.
-        last_use: When a block's content was used last.
+        facts: By published content.
+        now: The time.
     """
 
-    def __init__(self, num_blocks):
+    def __init__(self, num_blocks, block_size, eviction):
+        self.block_size = block_size
+        self.goes_first = GOES_FIRST[eviction]
+        self.lifetime = LIFETIME if eviction == "ttl" else None
         self.free = set(range(num_blocks))
         self.references = dict.fromkeys(range(num_blocks), 0)
         self.slots = {}
-        self.holders = {}
-        self.last_use = {}
-        self.now = 0
+        self.facts = {}
+        self.now = 0.0
+        self.num_published = self.num_uses = 0
 
     @property
     def cached(self):
-        """Free blocks that a lookup may find."""
-        return {blocks[0] for blocks in self.holders.values()} & self.free
+        """Contents in free blocks."""
+        return [content for content, facts in self.facts.items() if facts.blocks[0] in self.free]
+
+    def is_expired(self, content):
+        facts = self.facts[content]
+        unused = facts.blocks[0] in self.free
+        return unused and self.lifetime is not None and self.now - facts.last_used_at >= self.lifetime
+
+    def can_be_hit(self, content):
+        return content in self.facts and not self.is_expired(content)
 
     def content_of(self, block):
-        return next((content for content, blocks in self.holders.items() if block in blocks), None)
+        return next((content for content, facts in self.facts.items() if block in facts.blocks), None)
+
+    def parent_of(self, content):
+        identity, tokens = content
+        return identity, tokens[: -self.block_size]
+
+    def forget_expired(self):
+        for content in [content for content in self.facts if self.is_expired(content)]:
+            del self.facts[content]
 
     def take(self, block):
         """`block` is given out as a new one: it must be the right one, and loses its content."""
         assert block in self.free, f"block {block} is in use"
-        if self.free - self.cached:
-            assert block not in self.cached, f"block {block} was evicted although others hold nothing"
-        elif self.cached:
-            oldest = min(self.cached, key=self.last_use.__getitem__)
-            assert block == oldest, f"block {block} was evicted before {oldest}, which was used longer ago"
-        if (content := self.content_of(block)) is not None:
-            self.forget(block, content)
+        cached, content = self.cached, self.content_of(block)
+        if len(cached) < len(self.free):
+            assert content is None, f"block {block} was evicted although others hold nothing"
+        else:
+            parents = {self.parent_of(content) for content in self.facts}
+            leaves = [content for content in cached if content not in parents]
+            right = min(leaves, key=lambda content: self.goes_first(self.facts[content]))
+            assert content == right, f"block {block} was evicted before {self.facts[right].blocks[0]}"
+            del self.facts[content]
         self.refer(block)
+
+    def hit(self, block):
+        self.refer(block)
+        self.facts[self.content_of(block)].num_hits += 1
 
     def refer(self, block):
         self.free.discard(block)
         self.references[block] += 1
 
-    def forget(self, block, content):
-        self.holders[content].remove(block)
-        if not self.holders[content]:
-            del self.holders[content]
+    def publish(self, content, block):
+        """Returns whether it is a copy."""
+        if content not in self.facts:
+            self.facts[content] = Facts(self.num_published)
+            self.num_published += 1
+        blocks = self.facts[content].blocks
+        if block in blocks:
+            return False
+        is_copy = bool(blocks)
+        if blocks and blocks[0] in self.free:
+            blocks.clear()  # nobody uses the first: this one takes over
+        blocks.append(block)
+        return is_copy
 
-    def release(self, block):
-        self.references[block] -= 1
-        if self.references[block]:
-            return
-        self.free.add(block)
-        content = self.content_of(block)
-        if content is not None:
-            self.now += 1
-            self.last_use[self.holders[content][0]] = self.now
-            if self.holders[content][0] != block:  # a copy
-                self.forget(block, content)
+    def release(self, blocks):
+        """One request gives up its blocks. Returns how many of their contents a copy took over."""
+        self.num_uses += 1
+        num_taken_over = 0
+        for block in reversed(blocks):
+            self.references[block] -= 1
+            if not self.references[block]:
+                self.free.add(block)
+                num_taken_over += self.leave(self.content_of(block), block)
+        return num_taken_over
+
+    def leave(self, content, block):
+        if content is None:
+            return False
+        facts = self.facts[content]
+        if len(facts.blocks) > 1:
+            first = facts.blocks[0] == block
+            facts.blocks.remove(block)
+            return first
+        facts.last_use, facts.last_used_at = self.num_uses, self.now
+        return False
 
 
 class Life:
@@ -93,13 +165,17 @@ class Life:
 
 
 class KVCacheMachine(RuleBasedStateMachine):
+    manager_name: ClassVar[str]
+    eviction: ClassVar[str]
     seen: ClassVar[Counter[str]]  # what took place
 
     @initialize(num_blocks=st.integers(4, 12), block_size=st.integers(1, 3))
     def start(self, num_blocks, block_size):
         self.num_blocks, self.block_size = num_blocks, block_size
-        self.manager = make_manager(num_blocks, block_size, seed=b"machine")
-        self.model = CacheModel(num_blocks)
+        self.clock = VirtualClock()
+        order = make_order(self.eviction, **({"seconds": LIFETIME} if self.eviction == "ttl" else {}))
+        self.manager = make_manager(num_blocks, block_size, self.manager_name, order=order, clock=self.clock)
+        self.model = CacheModel(num_blocks, block_size, self.eviction)
         self.waiting, self.running = [], []
         self.num_queried = self.num_hit = 0
 
@@ -111,10 +187,16 @@ class KVCacheMachine(RuleBasedStateMachine):
             return 0
         longest = 0
         for length in range(self.block_size, life.request.num_tokens, self.block_size):
-            if life.content(length) not in self.model.holders:
+            if not self.model.can_be_hit(life.content(length)):
                 break
             longest = length
         return longest
+
+    @rule(seconds=st.sampled_from([1.0, 1.0, 4.0, LIFETIME]))
+    def wait(self, seconds):
+        self.clock.wait(deadline=self.clock.now() + seconds)
+        self.model.now += seconds
+        self.seen["expired"] += any(self.model.is_expired(content) for content in self.model.facts)
 
     @rule(
         bricks=st.lists(st.integers(0, NUM_BRICKS - 1), min_size=1, max_size=4),
@@ -207,11 +289,11 @@ class KVCacheMachine(RuleBasedStateMachine):
         assert added[0][: len(shared)] == shared
         assert len(added[0]) == max(num_needed, len(shared))
         for block in shared:
-            model.refer(block)
+            model.hit(block)
+        if added[0]:
+            model.forget_expired()
         for block in added[0][len(shared) :]:
-            content = model.content_of(block)
-            self.seen["evicted"] += content is not None
-            self.seen["copy took over"] += len(model.holders.get(content, ())) > 1
+            self.seen["evicted"] += model.content_of(block) is not None
             model.take(block)
         life.blocks += added[0]
         return True
@@ -228,10 +310,7 @@ class KVCacheMachine(RuleBasedStateMachine):
         if life.request.skip_prefix_cache:
             return
         for n in range(life.num_written // self.block_size):
-            blocks = self.model.holders.setdefault(life.content((n + 1) * self.block_size), [])
-            if life.blocks[n] not in blocks:
-                self.seen["copy"] += len(blocks) > 0
-                blocks.append(life.blocks[n])
+            self.seen["copy"] += self.model.publish(life.content((n + 1) * self.block_size), life.blocks[n])
 
     @rule(data=st.data())
     @precondition(lambda self: self.running)
@@ -257,8 +336,7 @@ class KVCacheMachine(RuleBasedStateMachine):
         before = self.manager.num_free_blocks
         self.manager.free(life.request)
         assert self.manager.num_free_blocks == before + alone
-        for block in reversed(life.blocks):
-            self.model.release(block)
+        self.seen["copy took over"] += self.model.release(life.blocks)
         self.manager.free(life.request)  # the word may come twice
         self.running.remove(life)
         life.blocks, life.num_written = [], 0
@@ -268,8 +346,8 @@ class KVCacheMachine(RuleBasedStateMachine):
         idle = len(self.model.free) == self.num_blocks
         assert self.manager.reset_prefix_cache() is idle
         if idle:
-            self.seen["reset"] += len(self.model.holders) > 0
-            self.model.holders.clear()
+            self.seen["reset"] += len(self.model.facts) > 0
+            self.model.facts.clear()
 
     @invariant()
     def agrees_with_the_model(self):
@@ -294,13 +372,17 @@ class KVCacheMachine(RuleBasedStateMachine):
             assert self.manager.reset_prefix_cache()
 
 
-def test_random_lives_agree_with_the_model():
+@pytest.mark.parametrize("eviction", EVICTIONS)
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_random_lives_agree_with_the_model(manager, eviction):
     class Machine(KVCacheMachine):
+        manager_name = manager
         seen: ClassVar[Counter[str]] = Counter()
 
-    profile = settings(max_examples=250, stateful_step_count=50, deadline=None, derandomize=True, database=None)
+    Machine.eviction = eviction
+    profile = settings(max_examples=100, stateful_step_count=50, deadline=None, derandomize=True, database=None)
     run_state_machine_as_test(Machine, settings=profile)
     for what in ("hit", "refused", "copy", "evicted", "free hits pinned", "whole prompt cached", "resumed with a hit"):
-        assert Machine.seen[what] >= 30, Machine.seen
-    for what in ("reset", "copy took over"):
+        assert Machine.seen[what] >= 15, Machine.seen
+    for what in ("reset", "copy took over", *(["expired"] if eviction == "ttl" else [])):
         assert Machine.seen[what] >= 5, Machine.seen

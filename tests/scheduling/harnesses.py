@@ -1,28 +1,45 @@
 """The bundled scheduler and KV cache manager in the kit's harness."""
 
+from dataclasses import replace
+from typing import Any
+
 from enginecore.conformance.chaos import Chaos
 from enginecore.conformance.harness import Conditions, SchedulerHarness
 from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.messages import EngineCoreRequest
+from enginecore.plugin import VictimContext
 from enginecore.sampling import SamplingParams
 from enginecore.scheduling import ContinuousBatchingScheduler
 from enginecore_kv_cache.paged import PagedKVCacheManager
+from enginecore_kv_cache.radix import RadixKVCacheManager
+from enginecore_schedulers import enginecore_components
 from enginecore_schedulers.fcfs import Fcfs
 
 POLICIES = {"fcfs": Fcfs, "chaos": Chaos}
 
 
-def make_paged(context):
-    return PagedKVCacheManager(context.config, enable_prefix_caching=context.enable_prefix_caching)
+VICTIMS = ("worst_rank", "newest", "least_computed", "largest")
+MANAGERS: dict[str, Any] = {"paged": PagedKVCacheManager, "radix": RadixKVCacheManager}
 
 
-def make_harness(*, policy=None, oracle=None, **conditions):
+def make_victim(name):
+    """A victim choice, built as an engine does."""
+    (component,) = [c for c in enginecore_components() if (c.kind, c.name) == ("victim", name)]
+    return component.factory(component.settings(), VictimContext(max_num_seqs=8, seed=0))
+
+
+def make_harness(*, policy=None, victim=None, manager="paged", order=None, oracle=None, **conditions):
     """A harness with `fcfs`, or another policy, under these conditions; `oracle` holds settings of the executor."""
     chosen = policy or Fcfs()
+
+    def make_manager(context):
+        prefix_caching = context.enable_prefix_caching
+        return MANAGERS[manager](context.config, enable_prefix_caching=prefix_caching, order=order, clock=context.clock)
+
     return SchedulerHarness(
         Conditions(oracle=OracleSettings(**oracle or {}), **conditions),
-        lambda context: ContinuousBatchingScheduler(chosen, context),
-        make_paged,
+        lambda context: ContinuousBatchingScheduler(chosen, replace(context, victim=victim)),
+        make_manager,
     )
 
 

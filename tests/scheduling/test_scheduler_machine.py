@@ -16,7 +16,8 @@ from hypothesis.stateful import (
 from enginecore.conformance.workloads import BrickWorkload
 from enginecore.errors import InvalidRequestError
 from enginecore.messages import FinishReason
-from tests.scheduling.harnesses import POLICIES, make_harness
+from tests.kv_cache.making import EVICTIONS, make_order
+from tests.scheduling.harnesses import MANAGERS, POLICIES, VICTIMS, make_harness, make_victim
 
 BLOCK_SIZE = 4
 REQUESTS = BrickWorkload(
@@ -29,6 +30,9 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @initialize(
         policy=st.sampled_from(sorted(POLICIES)),
+        victim=st.sampled_from(VICTIMS),
+        manager=st.sampled_from(sorted(MANAGERS)),
+        eviction=st.sampled_from(EVICTIONS),
         depth=st.sampled_from((1, 2, 4)),
         feeds_tokens=st.booleans(),
         in_order=st.booleans(),
@@ -37,9 +41,25 @@ class SchedulerMachine(RuleBasedStateMachine):
         num_blocks=st.sampled_from((6, 9, 12, 40)),
         max_num_seqs=st.sampled_from((1, 3, 6)),
     )
-    def start(self, policy, depth, feeds_tokens, in_order, caching, chunked, num_blocks, max_num_seqs):
+    def start(
+        self,
+        policy,
+        victim,
+        manager,
+        eviction,
+        depth,
+        feeds_tokens,
+        in_order,
+        caching,
+        chunked,
+        num_blocks,
+        max_num_seqs,
+    ):
         self.harness = make_harness(
             policy=POLICIES[policy](),
+            victim=make_victim(victim),
+            manager=manager,
+            order=make_order(eviction),
             num_blocks=num_blocks,
             block_size=BLOCK_SIZE,
             max_num_seqs=max_num_seqs,

@@ -33,7 +33,9 @@ def test_defaults():
     }
     assert {table: tables[table]["use"] for table in TABLES.values()} == {
         "scheduler": "fcfs",
+        "victim": "worst_rank",
         "kv_cache_manager": "paged",
+        "eviction": "lru",
         "executor": "single",
         "transport": "inproc",
         "tokenization": "auto",

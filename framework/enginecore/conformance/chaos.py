@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 from random import Random
 
-from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, Split
+from enginecore.scheduling import Delay, RequestView, SchedulerView, SchedulingPolicy, Split
 
 
 class Chaos(SchedulingPolicy):
@@ -29,9 +29,9 @@ class Chaos(SchedulingPolicy):
     def lane(self, request: RequestView) -> Hashable:
         return self._random.randrange(3)
 
-    def choose(self, scheduler: SchedulerView) -> RequestView | None:
-        if scheduler.num_running and self._random.random() < 0.2:
-            return None
+    def choose(self, scheduler: SchedulerView) -> RequestView | Delay | None:
+        if self._random.random() < 0.2:
+            return None if scheduler.num_running else Delay(scheduler.now + self._random.random())
         lane = self._random.choice(sorted(scheduler.waiting.lanes(), key=repr))
         return self._random.choice(scheduler.waiting.first(4, lane))
 

@@ -165,7 +165,10 @@ class SchedulerHarness:
             return
         if self.settle() or not self.scheduler.has_requests():
             return
-        if told == sum(not story.is_open for story in self.transcript.stories):
+        if (wake_time := self.scheduler.wake_time) is not None:
+            event = self.clock.next_event()  # an arrival, perhaps
+            self.clock.wait(deadline=wake_time if event is None else min(wake_time, event))
+        elif told == sum(not story.is_open for story in self.transcript.stories):
             raise InvariantError(f"no progress: {self.scheduler.get_stats()} of {self.transcript.open_ids}")
 
     def run(self, max_steps: int = MAX_STEPS) -> None:

@@ -4,20 +4,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from enginecore.clock import Clock
+from enginecore.core.choice import choose_components, without_idle
 from enginecore.core.component import build_component
 from enginecore.core.engine_core import EngineCore
 from enginecore.core.limits import Limits, check_capabilities, find_limits
 from enginecore.core.reporting import Reporter
 from enginecore.errors import PluginError
-from enginecore.interfaces import Executor, KVCacheSpec, ModelInfo
+from enginecore.interfaces import Executor, KVCacheManager, KVCacheSpec, ModelInfo, Scheduler
 from enginecore.messages import EngineInfo
 from enginecore.plugin import (
-    KINDS,
     Component,
+    EvictionContext,
     ExecutorContext,
     Kind,
     KVCacheManagerContext,
     SchedulerContext,
+    VictimContext,
 )
 from enginecore.settings import EngineSettings, Loaded
 
@@ -28,9 +30,7 @@ def build_engine_core(loaded: Loaded, clock: Clock) -> EngineCore:
     Raises:
         EngineCoreError: the model, a component or the combination cannot work; says why. Nothing is left running.
     """
-    components: dict[Kind, Component] = {
-        kind: loaded.registry.get(kind, loaded.settings.component(kind).name) for kind in KINDS
-    }
+    components = choose_components(loaded)
     executor: Executor = _build(components["executor"], loaded, _executor_context(loaded.settings, clock))
     try:
         return _assemble(loaded, components, executor, clock)
@@ -48,25 +48,10 @@ def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Ex
     model = executor.model_info
     limits = find_limits(loaded.settings, model, specs, available)
     check_capabilities(components, executor.capabilities, limits)
+    components = without_idle(components, limits)
     executor.initialize_from_config(limits.kv_cache)
-    manager = _build(
-        components["kv_cache_manager"],
-        loaded,
-        KVCacheManagerContext(config=limits.kv_cache, enable_prefix_caching=limits.enable_prefix_caching, clock=clock),
-    )
-    scheduler = _build(
-        components["scheduler"],
-        loaded,
-        SchedulerContext(
-            max_num_seqs=limits.max_num_seqs,
-            max_num_batched_tokens=limits.max_num_batched_tokens,
-            max_model_len=limits.max_model_len,
-            enable_chunked_prefill=limits.enable_chunked_prefill,
-            kv_cache_manager=manager,
-            executor=executor.capabilities,
-            clock=clock,
-        ),
-    )
+    manager = _build_kv_cache_manager(loaded, components, limits, clock)
+    scheduler = _build_scheduler(loaded, components, limits, manager, executor, clock)
     return EngineCore(
         info=_info(loaded.settings, components, executor, model, limits),
         scheduler=scheduler,
@@ -76,6 +61,53 @@ def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Ex
         max_num_waiting=loaded.settings.max_num_waiting,
         check_invariants=loaded.settings.debug.check_invariants,
     )
+
+
+def _build_kv_cache_manager(
+    loaded: Loaded, components: Mapping[Kind, Component], limits: Limits, clock: Clock
+) -> KVCacheManager:
+    cache = limits.kv_cache
+    eviction = _build_part(
+        "eviction",
+        loaded,
+        components,
+        EvictionContext(num_blocks=cache.num_blocks, block_size=cache.block_size, seed=loaded.settings.seed),
+    )
+    context = KVCacheManagerContext(
+        config=cache, enable_prefix_caching=limits.enable_prefix_caching, clock=clock, eviction=eviction
+    )
+    manager: KVCacheManager = _build(components["kv_cache_manager"], loaded, context)
+    return manager
+
+
+def _build_scheduler(
+    loaded: Loaded,
+    components: Mapping[Kind, Component],
+    limits: Limits,
+    manager: KVCacheManager,
+    executor: Executor,
+    clock: Clock,
+) -> Scheduler:
+    victim = _build_part(
+        "victim", loaded, components, VictimContext(max_num_seqs=limits.max_num_seqs, seed=loaded.settings.seed)
+    )
+    context = SchedulerContext(
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        max_model_len=limits.max_model_len,
+        enable_chunked_prefill=limits.enable_chunked_prefill,
+        kv_cache_manager=manager,
+        executor=executor.capabilities,
+        clock=clock,
+        victim=victim,
+    )
+    scheduler: Scheduler = _build(components["scheduler"], loaded, context)
+    return scheduler
+
+
+def _build_part(kind: Kind, loaded: Loaded, components: Mapping[Kind, Component], context: Any) -> Any:
+    """The component of this kind, if anybody uses one."""
+    return _build(components[kind], loaded, context) if kind in components else None
 
 
 def _measured(name: str, executor: Executor) -> tuple[Mapping[str, KVCacheSpec], int]:

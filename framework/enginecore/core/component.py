@@ -5,12 +5,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from enginecore.errors import EngineCoreError, PluginError
-from enginecore.interfaces import ChannelTransport, Executor, KVCacheManager, Scheduler, Tokenizer, Transport
+from enginecore.interfaces import (
+    ChannelTransport,
+    EvictionOrder,
+    Executor,
+    KVCacheManager,
+    Scheduler,
+    Tokenizer,
+    Transport,
+    VictimChoice,
+)
 from enginecore.plugin import Component, Kind
 
 INTERFACES: Mapping[Kind, type] = {
     "scheduler": Scheduler,
+    "victim": VictimChoice,
     "kv_cache_manager": KVCacheManager,
+    "eviction": EvictionOrder,
     "executor": Executor,
     "transport": Transport,
     "tokenizer": Tokenizer,
@@ -42,13 +53,19 @@ def _check_interface(component: Component, built: object) -> None:
     missing = [
         f"{name}()" if inspect.isfunction(member) else name
         for name, member in vars(interface).items()
-        if not name.startswith("_") and not _offers(built, name, method=inspect.isfunction(member))
+        if _is_due(interface, name, member) and not _offers(built, name, method=inspect.isfunction(member))
     ]
     if missing:
         raise PluginError(
             f"{component.kind} {component.name!r} made a {type(built).__name__}, which is no {interface.__name__}: "
             f"it lacks {', '.join(missing)}"
         )
+
+
+def _is_due(interface: type, name: str, member: object) -> bool:
+    """Whether a component must have it: all that is public, and special methods such as `__len__`."""
+    is_own = inspect.isfunction(member) and member.__module__ == interface.__module__  # not what Protocol adds
+    return not name.startswith("_") or is_own
 
 
 def _offers(built: object, name: str, *, method: bool) -> bool:

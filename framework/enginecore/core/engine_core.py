@@ -207,7 +207,9 @@ class EngineCore:
         """Nothing ran. That is progress only if somebody was told something, or nobody is left."""
         outputs = self.scheduler.take_outputs()
         self._may_owe_outputs = False
-        if not self.is_paused and not outputs and self.scheduler.has_requests():
+        if self.is_paused or outputs or not self.scheduler.has_requests():
+            return self._outputs(outputs), False
+        if not self._life.nap(self.scheduler.wake_time):
             stuck = self.scheduler.unfinished_requests
             first = next(iter(stuck), None)
             stats = self.scheduler.get_stats()

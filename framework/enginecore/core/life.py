@@ -15,6 +15,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NAP = 0.001
+"""Seconds to sleep at a time where nothing is to be done before a certain time: something may arrive."""
+
 
 class Life:
     """Remembers the first failure. `fail` and `register` may be called from any thread, the rest from the core's."""
@@ -88,6 +91,13 @@ class Life:
         if not running.done() and self._failure is not None:
             raise self._failure
         return running.result()
+
+    def nap(self, wake_time: float | None) -> bool:
+        """Let some time pass, up to `wake_time` at most. False if there is no such time."""
+        if wake_time is None:
+            return False
+        self._clock.wait(deadline=min(wake_time, self._clock.now() + NAP))
+        return True
 
 
 class _ShutDown(EngineDeadError):

@@ -1,9 +1,11 @@
-"""The seams: what a scheduler, KV cache manager, executor, transport, tokenizer and observer must offer."""
+"""The seams: what each kind of component, and an observer, must offer."""
 
+from enginecore.interfaces.eviction import CachedContent, EvictionOrder
 from enginecore.interfaces.executor import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.interfaces.kv_cache_manager import CachedPrefix, KVCacheManager, KVCacheStats
 from enginecore.interfaces.observer import RequestRecord, StepRecord
 from enginecore.interfaces.scheduler import Outputs, Scheduler
+from enginecore.interfaces.scheduler_view import Rank, RequestView, SchedulerView, WaitingView
 from enginecore.interfaces.tokenizer import DecodeStream, Tokenizer
 from enginecore.interfaces.transport import (
     AsyncEngineCoreClient,
@@ -14,16 +16,19 @@ from enginecore.interfaces.transport import (
     ServerChannel,
     Transport,
 )
+from enginecore.interfaces.victim import VictimChoice
 from enginecore.wire import Frame
 
 __all__ = [
     "AsyncEngineCoreClient",
+    "CachedContent",
     "CachedPrefix",
     "Channel",
     "ChannelTransport",
     "DecodeStream",
     "EngineCoreApi",
     "EngineCoreClient",
+    "EvictionOrder",
     "Executor",
     "ExecutorCapabilities",
     "Frame",
@@ -33,10 +38,15 @@ __all__ = [
     "KVCacheStats",
     "ModelInfo",
     "Outputs",
+    "Rank",
     "RequestRecord",
+    "RequestView",
     "Scheduler",
+    "SchedulerView",
     "ServerChannel",
     "StepRecord",
     "Tokenizer",
     "Transport",
+    "VictimChoice",
+    "WaitingView",
 ]

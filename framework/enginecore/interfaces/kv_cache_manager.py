@@ -10,7 +10,9 @@ from enginecore.request import Request
 
 
 class CachedPrefix(NamedTuple):
-    """The longest cached prefix of a request, at one moment. Pins nothing: it is valid until the next allocation.
+    """The longest cached prefix of a request, at one moment.
+
+    Pins nothing: it is valid until blocks are allocated, published or freed.
 
     Attributes:
         block_ids: The blocks that hold it, per KV cache group.

@@ -67,6 +67,14 @@ class Scheduler(Protocol):
         ...
 
     @property
+    def wake_time(self) -> float | None:
+        """When to call `schedule` again, in seconds on the engine's clock, if it put requests off and its last plan was
+        empty; None: it waits for no time. An empty plan without one, while requests wait and nothing is in flight, is
+        a fault.
+        """
+        ...
+
+    @property
     def unfinished_requests(self) -> Collection[Request]:
         """Accepted and not ended, in order of arrival."""
         ...

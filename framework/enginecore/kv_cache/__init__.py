@@ -1,7 +1,20 @@
-"""Toolkit for KV cache managers: block hashes, the block pool, and the order of eviction."""
+"""Toolkit for KV cache managers: keys and indexes of contents, the block pool, orders of eviction, and a manager."""
 
-from enginecore.kv_cache.block_hash import BlockHasher
+from enginecore.kv_cache.block_hash import BlockHasher, encode_identity
 from enginecore.kv_cache.block_pool import BlockPool
-from enginecore.kv_cache.eviction import EvictionOrder, Lru
+from enginecore.kv_cache.content import Content, ContentIndex, HashIndex
+from enginecore.kv_cache.eviction import KeyedOrder, Lru
+from enginecore.kv_cache.manager import BlockKeys, BlockPoolManager
 
-__all__ = ["BlockHasher", "BlockPool", "EvictionOrder", "Lru"]
+__all__ = [
+    "BlockHasher",
+    "BlockKeys",
+    "BlockPool",
+    "BlockPoolManager",
+    "Content",
+    "ContentIndex",
+    "HashIndex",
+    "KeyedOrder",
+    "Lru",
+    "encode_identity",
+]

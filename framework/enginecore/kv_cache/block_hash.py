@@ -50,7 +50,12 @@ class BlockHasher:
 
     def root(self, identity: CacheIdentity) -> bytes:
         """The parent of the first block: 32 bytes that differ for different identities."""
-        return sha256(self._seed + _typed(b"salt", identity.salt) + _typed(b"adapter", identity.adapter)).digest()
+        return sha256(self._seed + encode_identity(identity)).digest()
+
+
+def encode_identity(identity: CacheIdentity) -> bytes:
+    """Bytes that differ for different identities; none is the beginning of another's."""
+    return _typed(b"salt", identity.salt) + _typed(b"adapter", identity.adapter)
 
 
 def _typed(kind: bytes, value: str | None) -> bytes:

@@ -1,85 +1,88 @@
 """The blocks of the KV cache: who references them, what they hold, and which of them are free."""
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
+from enginecore.clock import Clock
 from enginecore.errors import InvariantError
-from enginecore.kv_cache.eviction import EvictionOrder
+from enginecore.interfaces import CachedContent, EvictionOrder
+from enginecore.kv_cache.content import Content, ContentIndex
 
 
 class BlockPool:
-    """Counts references, publishes content by hash, and gives out free blocks.
+    """Counts references, publishes content by keys, and gives out free blocks.
 
-    A block is referenced, or free. It is published, or not: then it is *known* by the hash of its content, and while
-    free it stands in the order of eviction. Free blocks without content are given out before any other.
+    A block is referenced, or free. It is published, or not: then its content is known to the index, and while nobody
+    references it, it is *cached*. Free blocks without content are given out before any other.
 
-    Two requests may compute the same content at the same time. The block that was published first is *the* block of
-    that hash: it is the one that is hit. The others are duplicates. They keep their hash while they are referenced, so
-    that one of them takes over if the first is evicted meanwhile; the last reference gone, a duplicate has no content.
+    **A content stays as long as its children do**, so that no block waits where no lookup gets: the order of eviction
+    is offered only what has no children. Whoever references a content references its parent too.
 
-    This keeps the chain: **the parent of a published hash is published**, so that no block waits where no lookup gets.
-    Whoever references a published block references one with its parent's hash too. Blocks are freed children first,
-    and where a duplicate is freed the block of its hash counts as used just now; so a parent leaves the order of
-    eviction after its children.
+    Two requests may compute the same content. The block that was published first is hit; the others are copies. When
+    the last reference to the first goes, the oldest copy takes over, and the block has no content; when the last
+    reference to a copy goes, it has no content either. One that is published while the first is cached takes over at
+    once. So only what is referenced has copies.
 
     Args:
         num_blocks: Blocks in the pool; ids are 0 to num_blocks - 1.
-        order: Order of eviction, empty; the pool's own from here on.
+        index: Finds contents; empty, and the pool's own from here on.
+        order: Order of eviction; likewise.
+        clock: Says when a use has ended.
     """
 
-    def __init__(self, num_blocks: int, order: EvictionOrder) -> None:
+    def __init__(self, num_blocks: int, index: ContentIndex, order: EvictionOrder, clock: Clock) -> None:
         self.num_blocks = num_blocks
+        self.num_cached = 0
+        self._index = index
+        self._order = order
+        self._lifetime = order.lifetime
+        self._clock = clock
         self._num_references = [0] * num_blocks
-        self._hash: list[bytes | None] = [None] * num_blocks
-        self._parent: list[bytes | None] = [None] * num_blocks  # hash of the parent; read where _hash is set
-        self._published: dict[bytes, int] = {}
-        self._duplicates: dict[bytes, list[int]] = {}  # in order of publication, each referenced
+        self._content: list[Content | None] = [None] * num_blocks  # by block; copies have it too
+        self._copies: dict[Content, list[int]] = {}  # in order of publication
         self._empty = list(range(num_blocks - 1, -1, -1))  # free, without content; a stack
-        self._cached = order  # free, with content
+        self._publications = itertools.count()
+        self._num_uses = 0
 
     @property
     def num_free(self) -> int:
         """Blocks that nobody references."""
-        return len(self._empty) + len(self._cached)
+        return len(self._empty) + self.num_cached
 
-    @property
-    def num_cached(self) -> int:
-        """Free blocks whose content can still be hit."""
-        return len(self._cached)
+    # -- lookups ---------------------------------------------------------------------------------------------------
 
-    def find_prefix(self, hashes: Iterable[bytes]) -> list[int]:
-        """The blocks of these chained hashes, up to the first that is not published."""
-        blocks = []
-        for block_hash in hashes:
-            block = self._published.get(block_hash)
-            if block is None:
-                break
-            blocks.append(block)
-        return blocks
+    def find_prefix(self, keys: Sequence[bytes], limit: int) -> list[int]:
+        """The blocks that hold the longest known prefix of the first `limit` keys."""
+        return [content.block_id for content in self._find(keys, limit)]
 
-    def count_prefix(self, hashes: Sequence[bytes], limit: int) -> int:
-        """How many blocks `find_prefix` would find for the first `limit` hashes.
+    def count_prefix(self, keys: Sequence[bytes], limit: int) -> int:
+        """How many blocks `find_prefix` would find."""
+        return self._index.count(keys, limit) if self._lifetime is None else len(self._find(keys, limit))
 
-        By bisection, since the published ones come first: a scheduler may ask this of every waiting request in every
-        step, and what was found before is out of date as soon as any block is published or evicted.
-        """
-        low, high = 0, limit
-        while low < high:
-            middle = (low + high) // 2
-            if hashes[middle] in self._published:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def _find(self, keys: Sequence[bytes], limit: int) -> list[Content]:
+        found = self._index.find(keys, limit)
+        if self._lifetime is not None:
+            now = self._clock.now()
+            while found and self._is_expired(found[-1], now):  # a parent was used no earlier than its children
+                found.pop()
+        return found
 
-    def holds(self, blocks: Sequence[int], hashes: Sequence[bytes]) -> bool:
-        """Whether these blocks hold these contents, one by one, as published."""
-        return [self._hash[block] for block in blocks] == list(hashes)
+    def holds(self, blocks: Sequence[int], keys: Sequence[bytes]) -> bool:
+        """Whether these blocks hold the prefix of these keys, as published."""
+        return [self._content[block] for block in blocks] == self._index.find(keys, len(keys))
 
     def count_references(self, blocks: Sequence[int], references: int) -> int:
         """How many of these blocks are referenced exactly so often."""
         counts = self._num_references
         return sum([counts[block] == references for block in blocks])
+
+    def count_freed_by(self, references: Mapping[int, int]) -> int:
+        """How many blocks would be free if so many references to each of these were given up."""
+        counts = self._num_references
+        return sum([counts[block] == given_up for block, given_up in references.items()])
+
+    # -- references ------------------------------------------------------------------------------------------------
 
     def allocate(self, num_blocks: int) -> list[int]:
         """Take free blocks, each with one reference: those without content first, then evicted ones.
@@ -89,26 +92,31 @@ class BlockPool:
         """
         if num_blocks > self.num_free:
             raise InvariantError(f"{num_blocks} blocks asked for, but only {self.num_free} are free")
+        if self._lifetime is not None:
+            self._forget_expired()
         empty, counts = self._empty, self._num_references
         taken = []
         for _ in range(num_blocks):
-            block = empty.pop() if empty else self._evict()
+            block = empty.pop() if empty else self._evict(self._order.pop())
             counts[block] = 1
             taken.append(block)
         return taken
 
     def share(self, blocks: Sequence[int]) -> None:
-        """Add a reference to each of these published blocks. A free one leaves the order of eviction.
+        """Add a reference to each of these published blocks: a hit.
 
         Raises:
             InvariantError: a block is not published.
         """
+        counts = self._num_references
         for block in blocks:
-            if self._hash[block] is None:
+            content = self._content[block]
+            if content is None:
                 raise InvariantError(f"block {block} cannot be shared: it is not published")
-            if self._num_references[block] == 0:
-                self._cached.remove(block)
-            self._num_references[block] += 1
+            if not counts[block]:
+                self._uncache(content)
+            counts[block] += 1
+            content.num_hits += 1
 
     def free(self, blocks: Sequence[int], owner: str) -> None:
         """Give up one reference to each of these blocks, which stand in order of position. The last goes first.
@@ -119,77 +127,129 @@ class BlockPool:
         counts = self._num_references
         if blocks and not 0 <= min(blocks) <= max(blocks) < self.num_blocks:
             raise InvariantError(f"{owner} frees blocks {list(blocks)}, but ids are 0 to {self.num_blocks - 1}")
+        self._num_uses += 1
+        now = self._clock.now()
         for block in reversed(blocks):
             if counts[block] <= 0:
                 raise InvariantError(f"{owner} frees block {block}, which nobody references: freed twice?")
             counts[block] -= 1
-            if counts[block] == 0:
-                self._release(block)
+            if not counts[block]:
+                self._release(block, now)
 
-    def publish(self, blocks: Sequence[int], hashes: Sequence[bytes], parent: bytes | None) -> None:
-        """Make the content of these blocks known, which stand in order of position and are written.
+    def publish(self, blocks: Sequence[int], keys: Sequence[bytes], start: int, end: int) -> None:
+        """Make contents known that are written.
 
         Args:
-            blocks: Referenced, and not published yet.
-            hashes: Their hashes, chained.
-            parent: Hash of the block before them, which is published; None if they are the first.
+            blocks: In order of position, from the first of a prefix on.
+            keys: Theirs.
+            start: How many of them are published already.
+            end: How many are to be.
 
         Raises:
-            InvariantError: a block is free, or published already.
+            InvariantError: a block is free or published already, or the one before them is not published.
         """
-        for block, block_hash in zip(blocks, hashes, strict=True):
-            if self._num_references[block] == 0 or self._hash[block] is not None:
-                state = "free" if self._num_references[block] == 0 else "published already"
+        parent = self._content[blocks[start - 1]] if start else None
+        if start and parent is None:
+            raise InvariantError(f"block {blocks[start - 1]} is not published: nothing can be published behind it")
+        for block, key in zip(blocks[start:end], keys[start:end], strict=True):
+            if not self._num_references[block] or self._content[block] is not None:
+                state = "published already" if self._num_references[block] else "free"
                 raise InvariantError(f"block {block} cannot be published: it is {state}")
-            if self._published.setdefault(block_hash, block) != block:
-                self._duplicates.setdefault(block_hash, []).append(block)
-            self._hash[block], self._parent[block] = block_hash, parent
-            parent = block_hash
+            content = self._index.add(Content(block, key, parent, next(self._publications)))
+            self._content[block] = content
+            if content.block_id != block:
+                self._add_copy(content, block)
+            elif parent is not None:
+                parent.num_children += 1
+            parent = content
 
     def reset(self) -> bool:
         """Forget all contents. False, and nothing is changed, if any block is referenced."""
         if self.num_free != self.num_blocks:
             return False
-        while self._cached:
-            self._empty.append(self._evict())
+        while len(self._order):
+            self._order.pop()
+        self._index.clear()
+        self._empty += [block for block, content in enumerate(self._content) if content is not None]
+        self._content = [None] * self.num_blocks
+        self.num_cached = 0
         return True
 
-    def _evict(self) -> int:
-        block = self._cached.pop()
-        block_hash, self._hash[block] = self._hash[block], None
-        if block_hash is None or self._published.get(block_hash) != block:
-            raise InvariantError(f"the order of eviction gave up block {block}, which it does not hold")
-        if block_hash in self._duplicates:
-            self._published[block_hash] = self._take_duplicate(block_hash, self._duplicates[block_hash][0])
-        else:
-            del self._published[block_hash]
-        return block
+    # -- contents --------------------------------------------------------------------------------------------------
 
-    def _release(self, block: int) -> None:
-        block_hash = self._hash[block]
-        if block_hash is None:
-            self._empty.append(block)
+    def _release(self, block: int, now: float) -> None:
+        """The last reference to a block is gone."""
+        content = self._content[block]
+        if content is not None and content.block_id == block and content not in self._copies:
+            content.last_use, content.last_used_at = self._num_uses, now
+            self.num_cached += 1
+            if not content.num_children:
+                self._order.add(content)
             return
-        first = self._published[block_hash]
-        if first == block:
-            self._cached.add(block)
-            return
-        self._take_duplicate(block_hash, block)
-        self._hash[block] = None
+        if content is not None:
+            self._drop_copy(content, block)
         self._empty.append(block)
-        if self._num_references[first] == 0:
-            self._cached.remove(first)
-            self._cached.add(first)
 
-    def _take_duplicate(self, block_hash: bytes, block: int) -> int:
-        duplicates = self._duplicates[block_hash]
-        duplicates.remove(block)
-        if not duplicates:
-            del self._duplicates[block_hash]
+    def _add_copy(self, content: Content, block: int) -> None:
+        """One more block has this content."""
+        first = content.block_id
+        if self._num_references[first]:
+            self._copies.setdefault(content, []).append(block)
+            return
+        content.block_id = block
+        self._uncache(content)
+        self._content[first] = None
+        self._empty.append(first)
+
+    def _uncache(self, content: Content) -> None:
+        """It is used again."""
+        self.num_cached -= 1
+        if not content.num_children:
+            self._order.remove(content)
+
+    def _drop_copy(self, content: Content, block: int) -> None:
+        """One of several blocks with the same content loses it."""
+        copies = self._copies[content]
+        if content.block_id == block:
+            content.block_id = copies.pop(0)
+        else:
+            copies.remove(block)
+        if not copies:
+            del self._copies[content]
+        self._content[block] = None
+
+    def _evict(self, content: CachedContent) -> int:
+        """Forget what the order of eviction gave up. Its parent may be next."""
+        block = content.block_id
+        if content is not self._content[block] or self._num_references[block] or content.num_children:
+            raise InvariantError(f"the order of eviction gave up {content!r}, which it does not hold")
+        self._index.remove(content)
+        self._content[block] = None
+        self.num_cached -= 1
+        parent = content.parent
+        if parent is not None:
+            parent.num_children -= 1
+            if not parent.num_children and not self._num_references[parent.block_id]:
+                self._order.add(parent)
         return block
+
+    def _forget_expired(self) -> None:
+        now = self._clock.now()
+        while len(self._order):
+            content = self._order.pop()
+            if not self._is_expired(content, now):
+                self._order.add(content)
+                return
+            self._empty.append(self._evict(content))
+
+    def _is_expired(self, content: CachedContent, now: float) -> bool:
+        unused = not self._num_references[content.block_id]
+        return unused and self._lifetime is not None and now - content.last_used_at >= self._lifetime
+
+    # -- audit -----------------------------------------------------------------------------------------------------
 
     def check_invariants(self, tables: Sequence[tuple[str, Sequence[int]]]) -> None:
-        """Verify conservation, the maps, and the chain.
+        """Verify conservation, the contents, the chain, and what may be evicted.
 
         Args:
             tables: Every owner of references with the blocks that it references.
@@ -201,6 +261,7 @@ class BlockPool:
         self._check_free()
         self._check_contents()
         self._check_chain()
+        self._index.check_invariants()
 
     def _check_references(self, tables: Sequence[tuple[str, Sequence[int]]]) -> None:
         for owner, blocks in tables:
@@ -213,10 +274,12 @@ class BlockPool:
             raise InvariantError(f"reference counts are {wrong}, but by what is held they should be {right}")
 
     def _check_free(self) -> None:
-        free = Counter([*self._empty, *self._cached])
+        cached = [content.block_id for content in self._index if not self._num_references[content.block_id]]
+        free = Counter([*self._empty, *cached])
         unreferenced = {block for block, n in enumerate(self._num_references) if n == 0}
-        if free.total() != len(free):
-            raise InvariantError(f"blocks {[b for b, n in free.items() if n > 1]} are free twice")
+        if free.total() != len(free) or len(cached) != self.num_cached:
+            twice = [block for block, n in free.items() if n > 1]
+            raise InvariantError(f"blocks {twice} are free twice, or {self.num_cached} is not the number of {cached}")
         if free.keys() != unreferenced:
             raise InvariantError(
                 f"free + referenced is not the total: blocks {sorted(free.keys() - unreferenced)} are free although "
@@ -224,21 +287,26 @@ class BlockPool:
             )
 
     def _check_contents(self) -> None:
-        listed = [(h, block) for h, block in self._published.items()]
-        spare = [(h, block) for h, blocks in self._duplicates.items() for block in blocks]
-        known = [(h, block) for block, h in enumerate(self._hash) if h is not None]
-        if sorted(listed + spare) != sorted(known):
-            wrong = sorted({block for _, block in {*listed, *spare} ^ {*known}})
-            raise InvariantError(f"blocks {wrong} are listed under a hash that is not theirs, or not listed")
-        free = {block for _, block in listed if self._num_references[block] == 0}
-        if free != set(self._cached):
-            raise InvariantError(f"blocks {sorted(free ^ set(self._cached))} are wrongly in or out of eviction order")
-        unused = [block for _, block in spare if self._num_references[block] == 0]
+        listed = [(content.block_id, content) for content in self._index]
+        spare = [(block, content) for content, blocks in self._copies.items() for block in blocks]
+        known = {block: content for block, content in enumerate(self._content) if content is not None}
+        if dict(listed + spare) != known or len(listed + spare) != len(known):
+            wrong = sorted({block for block, _ in {*listed, *spare} ^ {*known.items()}})
+            raise InvariantError(f"blocks {wrong} are listed under a content that is not theirs, or not listed")
+        unused = [block for content, blocks in self._copies.items() for block in (content.block_id, *blocks)
+                  if not self._num_references[block]]  # fmt: skip
         if unused:
-            raise InvariantError(f"duplicates {unused} are kept although nobody references them")
+            raise InvariantError(f"blocks {unused} keep a content that has copies, although nobody references them")
 
     def _check_chain(self) -> None:
-        for block in self._published.values():
-            parent = self._parent[block]
-            if parent is not None and parent not in self._published:
-                raise InvariantError(f"block {block} is published, but its parent is not: it can never be hit")
+        contents = set(self._index)
+        children = Counter(content.parent for content in contents if content.parent is not None)
+        for content in contents:
+            if content.parent is not None and content.parent not in contents:
+                raise InvariantError(f"{content!r} is published, but its parent is not: it can never be hit")
+            if content.num_children != children[content]:
+                raise InvariantError(f"{content!r} has {children[content]} children, not {content.num_children}")
+        due = {c.block_id for c in contents if not c.num_children and not self._num_references[c.block_id]}
+        held = {content.block_id for content in self._order}
+        if held != due or len(self._order) != len(due):
+            raise InvariantError(f"blocks {sorted(held ^ due)} are wrongly in or out of the order of eviction")

@@ -1,58 +1,67 @@
-"""Which cached block is given up first."""
+"""Orders of eviction by a key."""
 
-from collections import OrderedDict
+import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from heapq import heapify, heappop, heappush, heappushpop
+from typing import Any
+
+from enginecore.interfaces import CachedContent
+
+_SLACK = 64
+
+_Entry = tuple[Any, int, CachedContent]
 
 
-class EvictionOrder(Protocol):
-    """Holds the free blocks whose content can still be hit, and says which of them to give up.
+class KeyedOrder(ABC):
+    """Smallest key first, ties by who was added first. Subclass it; only `key` is required.
 
-    A block enters when its last reference goes and leaves when it is hit or evicted. Within a prefix, children enter
-    before their parents, at every use. Promise: never give up a block while a child of it is held. "Least recently
-    entered first" keeps it, and so does any other key that is never greater for a child than for its parent, with
-    ties in order of entry.
+    A heap, in which what was removed lies until it comes up or outnumbers what is held: every call takes logarithmic
+    time, on average. The last one added stays outside: mostly it is the parent of what was evicted just before, and
+    goes next.
     """
 
-    def add(self, block: int) -> None:
-        """It has become free. It is not held yet."""
-        ...
-
-    def remove(self, block: int) -> None:
-        """It is referenced again, or about to be added anew. It is held."""
-        ...
-
-    def pop(self) -> int:
-        """Give up one block: it is not held any more. At least one is held."""
-        ...
-
-    def __len__(self) -> int:
-        """Blocks held."""
-        ...
-
-    def __iter__(self) -> Iterator[int]:
-        """The blocks held, in any order."""
-        ...
-
-
-class Lru:
-    """Least recently used first."""
+    lifetime: float | None = None
 
     def __init__(self) -> None:
-        # not a dict: finding its first key gets slower with every key that was removed before
-        self._blocks: OrderedDict[int, None] = OrderedDict()
+        self._heap: list[_Entry] = []
+        self._last: _Entry | None = None
+        self._entries: dict[CachedContent, int] = {}  # what is held, by the number of its entry in the heap
+        self._numbers = itertools.count()
 
-    def add(self, block: int) -> None:
-        self._blocks[block] = None
+    @abstractmethod
+    def key(self, content: CachedContent) -> Any:
+        """Anything that orders. Asked each time that it may be evicted."""
 
-    def remove(self, block: int) -> None:
-        del self._blocks[block]
+    def add(self, content: CachedContent) -> None:
+        if self._last is not None:
+            heappush(self._heap, self._last)
+        number = self._entries[content] = next(self._numbers)
+        self._last = (self.key(content), number, content)
 
-    def pop(self) -> int:
-        return self._blocks.popitem(last=False)[0]
+    def remove(self, content: CachedContent) -> None:
+        del self._entries[content]
+        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+            self._heap = [entry for entry in self._heap if self._entries.get(entry[2]) == entry[1]]
+            heapify(self._heap)
+
+    def pop(self) -> CachedContent:
+        while True:
+            _, number, content = heappushpop(self._heap, self._last) if self._last else heappop(self._heap)
+            self._last = None
+            if self._entries.get(content) == number:
+                del self._entries[content]
+                return content
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self._entries)
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._blocks)
+    def __iter__(self) -> Iterator[CachedContent]:
+        return iter(self._entries)
+
+
+class Lru(KeyedOrder):
+    """Least recently used first."""
+
+    def key(self, content: CachedContent) -> int:
+        return content.last_use

@@ -2,15 +2,18 @@
 
 from enginecore.scheduling.component import policy_component
 from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
-from enginecore.scheduling.policy import Rank, RequestView, SchedulerView, SchedulingPolicy, Split, WaitingView
+from enginecore.scheduling.policy import Delay, Rank, RequestView, SchedulerView, SchedulingPolicy, Split, WaitingView
+from enginecore.scheduling.victims import WorstRank
 
 __all__ = [
     "ContinuousBatchingScheduler",
+    "Delay",
     "Rank",
     "RequestView",
     "SchedulerView",
     "SchedulingPolicy",
     "Split",
     "WaitingView",
+    "WorstRank",
     "policy_component",
 ]

@@ -1,9 +1,11 @@
 """Seats and blocks for waiting requests."""
 
 from enginecore.errors import InvariantError
+from enginecore.interfaces import CachedPrefix
 from enginecore.plugin import SchedulerContext
 from enginecore.scheduling.lifecycle import Lifecycle
-from enginecore.scheduling.policy import Split
+from enginecore.scheduling.policy import Delay, Split
+from enginecore.scheduling.queues import place_of
 from enginecore.scheduling.request_state import Phase, RequestState
 
 
@@ -37,12 +39,16 @@ class Admission:
             admissions -= 1
 
     def _chosen(self) -> RequestState | None:
-        named = self._lives.policy.choose(self._lives.view)
+        lives = self._lives
+        named = lives.policy.choose(lives.view)
         if named is None:
             return None
-        state = self._lives.find(named, "choose")
+        if isinstance(named, Delay):
+            lives.delay(named.until)
+            return None
+        state = lives.find(named, "choose")
         if state.phase is not Phase.WAITING:
-            raise InvariantError(f"{type(self._lives.policy).__name__}.choose named {state!r}, which does not wait")
+            raise InvariantError(f"{type(lives.policy).__name__}.choose named {state!r}, which does not wait")
         return state
 
     def _must_wait(self, state: RequestState) -> bool:
@@ -57,43 +63,54 @@ class Admission:
     def _seat(self, state: RequestState) -> bool:
         """Give it a seat and blocks for all that is known of it, if need be somebody else's."""
         lives, request = self._lives, state.request
-        if lives.policy.preemptive and not lives.in_flight.any_unfreed:
-            victims = self._victims(state)
+        may_displace = lives.policy.preemptive and not lives.in_flight.any_unfreed
+        if len(lives.running) >= self._max_num_seqs and not may_displace:
+            return False
+        prefix = self._kv.get_computed_blocks(request)
+        if may_displace:
+            victims = self._victims(state, prefix)
             if victims is None:
                 return False
             for victim in victims:
                 lives.preempt(victim)
-            lives.running.settle()
-        elif len(lives.running) >= self._max_num_seqs:
-            return False
-        prefix = self._kv.get_computed_blocks(request)
         block_ids = self._kv.allocate_slots(request, request.num_tokens, prefix)
         if block_ids is None:
             return False
         lives.seat(state, block_ids, prefix.num_tokens)
         return True
 
-    def _victims(self, state: RequestState) -> list[RequestState] | None:
+    def _victims(self, state: RequestState, prefix: CachedPrefix) -> list[RequestState] | None:
         """Who must go to let it in: nobody, or strictly worse ones that the policy names. None: it cannot come in."""
-        lives, kv, request = self._lives, self._kv, state.request
-        prefix = kv.get_computed_blocks(request)
-        need = kv.num_blocks_to_allocate(request, request.num_tokens, prefix)
+        lives, request = self._lives, state.request
+        need = self._kv.num_blocks_to_allocate(request, request.num_tokens, prefix)
         victims: list[RequestState] = []
-        while len(lives.running) - len(victims) >= self._max_num_seqs or (
-            kv.num_free_blocks + kv.num_freeable_blocks([victim.request for victim in victims], prefix) < need
-        ):
-            worse = [other for other in lives.running.ranked.strictly_after(state.rank) if other not in victims]
+        worse: list[RequestState] | None = None
+        while self._is_short(need, victims, prefix):
+            if worse is None:
+                worse = lives.running.ranked.strictly_after(state.rank)
             named = lives.policy.victim(worse, state, lives.view) if worse else None
             if named is None:
                 return None
             victim = lives.find(named, "victim")
-            if victim not in worse:
+            place = place_of(victim, worse)
+            if place is None:
                 raise InvariantError(
                     f"{type(lives.policy).__name__}.victim named {victim!r} for the waiting {state!r}: "
                     "only a running request that ranks strictly after it may be displaced"
                 )
+            del worse[place]
             victims.append(victim)
         return victims
+
+    def _is_short(self, need: int, victims: list[RequestState], prefix: CachedPrefix) -> bool:
+        """Whether a seat or `need` blocks are lacking once these are gone."""
+        if len(self._lives.running) - len(victims) >= self._max_num_seqs:
+            return True
+        short = need - self._kv.num_free_blocks
+        if short > sum(victim.num_blocks for victim in victims):
+            return True
+        # others may hold some of these blocks, too
+        return short > 0 and short > self._kv.num_freeable_blocks([victim.request for victim in victims], prefix)
 
     @staticmethod
     def _left(state: RequestState) -> int:

@@ -52,7 +52,9 @@ def policy_component(
         name=name,
         factory=PolicyFactory(policy),
         settings=settings or _settings_of(policy),
-        capabilities=CAPABILITIES["scheduler"],
+        capabilities=CAPABILITIES["scheduler"]
+        if _leaves_victims_open(policy)
+        else CAPABILITIES["scheduler"] - {"victim"},
         summary=summary or (inspect.getdoc(policy) or "").partition("\n")[0],
     )
 
@@ -69,6 +71,11 @@ def _settings_of(policy: Callable[..., SchedulingPolicy]) -> type[BaseModel]:
         default = ... if argument.default is argument.empty else argument.default
         fields[argument.name] = (argument.annotation, default)
     return create_model("PolicySettings", __base__=ComponentSettings, **fields)
+
+
+def _leaves_victims_open(policy: Callable[..., SchedulingPolicy]) -> bool:
+    """Whether the victim component has a say: a policy that overrides `victim` decides alone."""
+    return getattr(policy, "victim", None) is SchedulingPolicy.victim
 
 
 def _check_methods(policy: Callable[..., SchedulingPolicy]) -> None:

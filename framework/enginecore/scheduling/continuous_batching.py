@@ -45,7 +45,7 @@ class ContinuousBatchingScheduler:
 
     def schedule(self) -> SchedulerOutput:
         lives = self._lives
-        lives.view.tick()
+        lives.begin_step()
         batch = self._planner.plan()
         plan = lives.draft.build(batch)
         if not plan.is_empty:
@@ -65,6 +65,10 @@ class ContinuousBatchingScheduler:
     def has_requests(self) -> bool:
         lives = self._lives
         return bool(lives.states or lives.in_flight or lives.outbox or lives.draft.has_news)
+
+    @property
+    def wake_time(self) -> float | None:
+        return self._lives.wake_time
 
     @property
     def unfinished_requests(self) -> Collection[Request]:

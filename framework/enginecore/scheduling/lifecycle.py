@@ -1,6 +1,7 @@
 """The one place where requests change phase: queued, seated, preempted, ended."""
 
 import logging
+import math
 
 from enginecore.errors import InvalidRequestError, InvariantError
 from enginecore.messages import BlockIds, FinishReason
@@ -29,6 +30,7 @@ class Lifecycle:
         draft: What workers must hear with the next plan.
         outbox: Outputs that are due.
         preempted_in_step: Who lost its blocks since the step began.
+        wake_time: Until when the policy has put off the next admission; None: it has not.
         num_preemptions: Since start.
     """
 
@@ -44,6 +46,7 @@ class Lifecycle:
         self.view = StepView(context, self.states, self.waiting, self.running)
         self.preempted_in_step: set[RequestState] = set()
         self.num_preemptions = 0
+        self.wake_time: float | None = None
         self._in_order = context.executor.in_order
 
     def add(self, request: Request) -> None:
@@ -87,6 +90,21 @@ class Lifecycle:
             self.policy.ended(state, self.view)
             raise
         return None
+
+    def begin_step(self) -> None:
+        """Nothing of the step before counts any more."""
+        self.view.tick()
+        self.preempted_in_step.clear()
+        self.wake_time = None
+
+    def delay(self, until: float) -> None:
+        """The policy admits nobody before that time."""
+        if not self.view.now < until < math.inf:
+            raise InvariantError(
+                f"{type(self.policy).__name__}.choose gave a Delay until {until}: it must be finite and after now, "
+                f"which is {self.view.now}"
+            )
+        self.wake_time = until
 
     def seat(self, state: RequestState, block_ids: BlockIds, num_cached_tokens: int) -> None:
         """It has got its blocks, of which a prefix is computed already: from here on it runs."""
@@ -181,13 +199,14 @@ class Lifecycle:
     def _queue(self, state: RequestState) -> None:
         state.phase = Phase.WAITING
         state.since = self.view.now
-        state.rank = self._rank(state)
+        state.set_rank(self._rank(state))
         state.lane = self.policy.lane(state)
         self.waiting.add(state)
 
     def _rank(self, state: RequestState) -> Rank:
         rank = self.policy.rank(state, self.view)
-        if any(part != part for part in (rank if isinstance(rank, tuple) else (rank,))):
+        parts = rank if isinstance(rank, tuple) else (rank,)
+        if rank != rank or any([part != part for part in parts]):  # a tuple of NaN may equal itself
             raise InvariantError(f"{type(self.policy).__name__}.rank gave {rank!r}: a rank must be comparable, not NaN")
         return rank
 

@@ -18,25 +18,24 @@ class Planner:
         self._admission = Admission(lives, context)
         self._budget = context.max_num_batched_tokens
         self._chunked = context.enable_chunked_prefill
-        self._feeds_tokens = context.executor.feeds_tokens
         self._max_batches = context.executor.max_concurrent_batches
+        self._waits_for_tokens = self._max_batches > 1 and not context.executor.feeds_tokens
 
     def plan(self) -> Batch:
         """The batch of the step that has just begun; cursors are advanced."""
         lives = self._lives
-        lives.preempted_in_step.clear()
         split = self._split()
         decodes: list[RequestState] = []
         pieces: list[Piece] = []
         if split.first == "decode":
             ready = self._ready_decodes()
             if not lives.preempted_in_step:
-                self._admission.admit(split, min(split.prefill, self._budget - len(ready)))
+                self._admit(split, self._budget - len(ready))
             decodes = self._decodes(ready, self._budget)
             if split.mix or not decodes:
                 pieces = self._pieces(split, self._budget - len(decodes))
         else:
-            self._admission.admit(split, min(split.prefill, self._budget))
+            self._admit(split, self._budget)
             prefills = lives.running.prefilling and split.prefill
             ready = self._ready_decodes() if split.mix or not prefills else []
             pieces = self._pieces(split, self._budget)
@@ -55,13 +54,17 @@ class Planner:
             split = split._replace(first="prefill", prefill=self._budget, chunk=self._budget)
         return split
 
+    def _admit(self, split: Split, budget: int) -> None:
+        self._admission.admit(split, min(split.prefill, budget))
+        self._lives.running.settle()  # once, however many were displaced
+
     # -- decodes -------------------------------------------------------------------------------------------------
 
     def _ready_decodes(self) -> list[RequestState]:
         """The decodes that can run, each with a slot for its next token. Preempts where memory is short."""
         running = self._lives.running
         ready = list(running.decoding)
-        if not self._feeds_tokens:
+        if self._waits_for_tokens:
             # a request waits for its token; the others are shared out over the batches in flight
             share = -(-len(ready) // self._max_batches)
             ready = [state for state in ready if not state.request.num_sampling_tokens][:share]
@@ -103,10 +106,9 @@ class Planner:
 
     def _victim(self, needy: RequestState) -> RequestState:
         lives = self._lives
-        candidates = list(lives.running.ranked)
-        named = lives.policy.victim(candidates, needy, lives.view)
+        named = lives.policy.victim(list(lives.running.ranked), needy, lives.view)
         victim = needy if named is None else lives.find(named, "victim")
-        if victim not in candidates:
+        if victim not in lives.running.ranked:
             raise InvariantError(f"{type(lives.policy).__name__}.victim named {victim!r}, which is not a candidate")
         return victim
 

@@ -6,179 +6,23 @@ overlap or pipeline stages, and no decision of its can change a token.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Hashable, Sequence
+from typing import Literal, NamedTuple
 
-Rank = Any
-"""Anything that orders: a number or a tuple of numbers. Smaller goes first."""
+from enginecore.interfaces import Rank, RequestView, SchedulerView, WaitingView
 
-
-class RequestView(Protocol):
-    """A request as policies see it. Read-only; counts are live."""
-
-    @property
-    def request_id(self) -> str:
-        """Its id."""
-        ...
-
-    @property
-    def seq(self) -> int:
-        """Arrival number, unique: the tie-breaker."""
-        ...
-
-    @property
-    def arrival(self) -> float:
-        """When it arrived, in seconds on the engine's clock."""
-        ...
-
-    @property
-    def priority(self) -> float:
-        """As in the request; smaller is more urgent."""
-        ...
-
-    @property
-    def tenant(self) -> str:
-        """As in the request."""
-        ...
-
-    @property
-    def deadline(self) -> float | None:
-        """As in the request, in seconds on the engine's clock."""
-        ...
-
-    @property
-    def hints(self) -> Mapping[str, float]:
-        """As in the request."""
-        ...
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        """Length of its prompt."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Output tokens at most, as clamped to the context and the KV cache."""
-        ...
-
-    @property
-    def num_output_tokens(self) -> int:
-        """Output tokens that are known."""
-        ...
-
-    @property
-    def num_attained_tokens(self) -> int:
-        """Output tokens known or in flight: what a quantum counts."""
-        ...
-
-    @property
-    def num_blocks(self) -> int:
-        """KV blocks that it holds."""
-        ...
-
-    @property
-    def num_preemptions(self) -> int:
-        """How often it lost them."""
-        ...
-
-    @property
-    def rank(self) -> Rank:
-        """What `rank()` last returned for it."""
-        ...
-
-    @property
-    def since(self) -> float:
-        """When it entered its present state, waiting or running, in seconds on the engine's clock."""
-        ...
+__all__ = ["Delay", "Rank", "RequestView", "SchedulerView", "SchedulingPolicy", "Split", "WaitingView"]
 
 
-class WaitingView(Protocol):
-    """The waiting requests, in lanes; each lane is ordered by rank, ties by arrival number."""
+class Delay(NamedTuple):
+    """Nobody is to be admitted now, although somebody may be waiting.
 
-    def __len__(self) -> int:
-        """How many wait."""
-        ...
+    Attributes:
+        until: When to ask again at the latest, in seconds on the engine's clock; above `now`. It is asked earlier if
+            anything happens: a request arrives or ends, a step returns.
+    """
 
-    def lanes(self) -> Collection[Hashable]:
-        """Lanes that are not empty."""
-        ...
-
-    def head(self, lane: Hashable = None) -> RequestView:
-        """The first of a lane. Raises KeyError if the lane is empty."""
-        ...
-
-    def first(self, count: int, lane: Hashable = None) -> Sequence[RequestView]:
-        """The first `count` of a lane, or all if there are fewer."""
-        ...
-
-    def best(self) -> RequestView:
-        """The best rank over all lanes. Raises KeyError if nobody waits."""
-        ...
-
-
-class SchedulerView(Protocol):
-    """The world of one step. One live object; costs nothing until read."""
-
-    @property
-    def step(self) -> int:
-        """Number of the step."""
-        ...
-
-    @property
-    def now(self) -> float:
-        """Seconds on the engine's clock, fixed for the step, or for the arrival between steps: the only clock that a
-        policy may read.
-        """
-        ...
-
-    @property
-    def waiting(self) -> WaitingView:
-        """Who waits."""
-        ...
-
-    @property
-    def running(self) -> Sequence[RequestView]:
-        """Who holds blocks and has tokens left to schedule, best rank first."""
-        ...
-
-    @property
-    def num_running(self) -> int:
-        """Seats taken, of `max_num_seqs`."""
-        ...
-
-    @property
-    def num_decodes(self) -> int:
-        """Running requests that are past their prompt."""
-        ...
-
-    @property
-    def max_num_batched_tokens(self) -> int:
-        """Tokens in a step at most."""
-        ...
-
-    @property
-    def max_num_seqs(self) -> int:
-        """Seats."""
-        ...
-
-    @property
-    def enable_chunked_prefill(self) -> bool:
-        """Whether a prompt may be split over steps."""
-        ...
-
-    @property
-    def num_free_blocks(self) -> int:
-        """KV blocks that nobody holds."""
-        ...
-
-    @property
-    def num_blocks(self) -> int:
-        """KV blocks in the pool."""
-        ...
-
-    def cached_tokens(self, request: RequestView) -> int:
-        """How many of its tokens the prefix cache holds now. A hint: pins nothing, touches no order."""
-        ...
+    until: float
 
 
 class Split(NamedTuple):
@@ -233,12 +77,22 @@ class SchedulingPolicy(ABC):
         """Which waiting lane it stands in: a tenant, a class. Asked after `rank`."""
         return None
 
-    def choose(self, scheduler: SchedulerView, /) -> RequestView | None:
+    def choose(self, scheduler: SchedulerView, /) -> RequestView | Delay | None:
         """The next waiting request to admit. Asked once per admission, never when nobody waits. None: no more for now.
 
-        With nothing running and nothing in flight it must name somebody: nothing else would ever wake the engine.
+        With nothing running and nothing in flight it must name somebody, or a `Delay`: nothing else would ever wake the
+        engine.
         """
         return scheduler.waiting.best()
+
+    def may_give_way(
+        self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView, /
+    ) -> Sequence[RequestView]:
+        """Among whom the victim component chooses: all candidates of `victim`, or some of them, worst last.
+
+        A policy with classes keeps strictly to them by naming its worst class here. Nobody: as if it had named None.
+        """
+        return candidates
 
     def victim(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView, /
@@ -247,8 +101,11 @@ class SchedulingPolicy(ABC):
 
         Needy is among them: it runs and lacks a block; name one, perhaps itself (None is itself). Needy is not among
         them: it waits, and the candidates rank strictly after it; None leaves it waiting.
+
+        By default the victim component's choice. A policy that overrides this decides alone, and choosing a victim
+        component beside it is refused.
         """
-        return candidates[-1]
+        return scheduler.default_victim(self.may_give_way(candidates, needy, scheduler), needy)
 
     def split(self, scheduler: SchedulerView, /) -> Split:
         """How this step's tokens are shared. Asked once per step, first of all.

@@ -11,6 +11,12 @@ _order = attrgetter("order")
 _rank = attrgetter("rank")
 
 
+def place_of(state: RequestState, states: list[RequestState]) -> int | None:
+    """Where it stands among states in order of (rank, arrival number); None: it is not among them."""
+    place = bisect_left(states, state.order, key=_order)
+    return place if place < len(states) and states[place] is state else None
+
+
 class RankedList:
     """Request states in order of (rank, arrival number). A member's rank must not change."""
 
@@ -26,20 +32,24 @@ class RankedList:
     def __getitem__(self, index: int) -> RequestState:
         return self._states[index]
 
+    def __contains__(self, state: RequestState) -> bool:
+        return place_of(state, self._states) is not None
+
     def add(self, state: RequestState) -> None:
         """Put it in its place."""
         insort(self._states, state, key=_order)
 
     def remove(self, state: RequestState) -> None:
         """Take it out. Raises KeyError if it is not in."""
-        place = bisect_left(self._states, state.order, key=_order)
-        if place == len(self._states) or self._states[place] is not state:
+        place = place_of(state, self._states)
+        if place is None:
             raise KeyError(state.request_id)
         del self._states[place]
 
-    def first(self, count: int) -> list[RequestState]:
-        """The best `count`, or all if there are fewer."""
-        return self._states[:count]
+    def first(self, count: int, after: Rank = None) -> list[RequestState]:
+        """The best `count`, or all if there are fewer; of those whose rank is worse than `after`, if given."""
+        start = 0 if after is None else bisect_right(self._states, after, key=_rank)
+        return self._states[start : start + count]
 
     def strictly_after(self, rank: Rank) -> list[RequestState]:
         """Those whose rank is worse than this, worst last."""
@@ -83,9 +93,9 @@ class WaitingQueue:
         """The first of a lane."""
         return self._lanes[lane][0]
 
-    def first(self, count: int, lane: Hashable = None) -> Sequence[RequestState]:
-        """The first `count` of a lane."""
-        return self._lanes[lane].first(count) if lane in self._lanes else []
+    def first(self, count: int, lane: Hashable = None, after: Rank = None) -> Sequence[RequestState]:
+        """The first `count` of a lane, of those whose rank is worse than `after`."""
+        return self._lanes[lane].first(count, after) if lane in self._lanes else []
 
     def best(self) -> RequestState:
         """The best rank over all lanes."""

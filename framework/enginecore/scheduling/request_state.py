@@ -1,7 +1,7 @@
 """What the scheduler remembers of a request, beside the request itself. It is also what policies see of it."""
 
 import enum
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 
 from enginecore.request import Request
 from enginecore.scheduling.policy import Rank
@@ -20,12 +20,13 @@ class Phase(enum.IntEnum):
 
 
 class RequestState:
-    """Fills `RequestView`. Owned by the scheduler.
+    """Fills `RequestView`. Owned by the scheduler. What never changes is copied: policies read it in their loops.
 
     Attributes:
         request: The request; its cursors are advanced by the scheduler.
         phase: Where it stands.
-        rank: What the policy last said.
+        rank: What the policy last said; changed by `set_rank` alone.
+        order: Sort key among its like: rank, then arrival number. Kept, since a search reads it many times.
         lane: Which waiting lane it stands in.
         since: When it entered its phase (waiting, or running).
         num_blocks: Blocks that it holds.
@@ -37,19 +38,31 @@ class RequestState:
     """
 
     __slots__ = (
-        "lane", "last", "lease_end", "mark", "num_blocks", "num_slots", "phase", "publish_at", "rank", "request",
-        "since",
+        "arrival", "deadline", "hints", "lane", "last", "lease_end", "mark", "max_tokens", "num_blocks",
+        "num_prompt_tokens", "num_slots", "order", "phase", "priority", "publish_at", "rank", "request", "request_id",
+        "seq", "since", "tenant",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.request_id, self.seq, self.arrival = request.request_id, request.arrival_number, request.arrival_time
+        self.priority, self.tenant, self.deadline, self.hints = (
+            request.priority, request.tenant, request.deadline, request.hints,
+        )  # fmt: skip
+        self.num_prompt_tokens = request.num_prompt_tokens
+        self.max_tokens = request.max_total_tokens - request.num_prompt_tokens
         self.phase = Phase.WAITING
-        self.rank: Rank = None
+        self.set_rank(None)
         self.lane: Hashable = None
         self.since = request.arrival_time
         self.num_blocks = self.num_slots = self.mark = self.publish_at = 0
         self.last = max(request.max_total_tokens - 1, request.num_prompt_tokens)
         self.lease_end = NEVER
+
+    def set_rank(self, rank: Rank) -> None:
+        """Whoever holds it in order takes it out before, and puts it back after."""
+        self.rank = rank
+        self.order = rank, self.seq
 
     def begin_lease(self, end: int | None) -> None:
         """Ask again when the cursor stands at `end`; None: never."""
@@ -60,54 +73,18 @@ class RequestState:
         self.mark = min(self.num_slots, self.last, self.lease_end)
 
     @property
-    def order(self) -> tuple[Rank, int]:
-        """Sort key among its like."""
-        return self.rank, self.request.arrival_number
-
-    @property
-    def request_id(self) -> str:
-        return self.request.request_id
-
-    @property
-    def seq(self) -> int:
-        return self.request.arrival_number
-
-    @property
-    def arrival(self) -> float:
-        return self.request.arrival_time
-
-    @property
-    def priority(self) -> float:
-        return self.request.priority
-
-    @property
-    def tenant(self) -> str:
-        return self.request.tenant
-
-    @property
-    def deadline(self) -> float | None:
-        return self.request.deadline
-
-    @property
-    def hints(self) -> Mapping[str, float]:
-        return self.request.hints
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        return self.request.num_prompt_tokens
-
-    @property
-    def max_tokens(self) -> int:
-        return self.request.max_total_tokens - self.request.num_prompt_tokens
-
-    @property
     def num_output_tokens(self) -> int:
         return self.request.num_output_tokens
 
     @property
     def num_attained_tokens(self) -> int:
-        request = self.request
-        return request.num_output_tokens + max(request.num_late_tokens, request.num_sampling_tokens)
+        request, known = self.request, len(self.request.token_ids)
+        in_flight = max(request.num_late_tokens, request.num_scheduled_tokens - known + 1)
+        return known - self.num_prompt_tokens + in_flight
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        return self.request.num_scheduled_tokens
 
     @property
     def num_preemptions(self) -> int:

@@ -21,7 +21,7 @@ class RunningSet:
         self.decoding: list[RequestState] = []
         self.draining: set[RequestState] = set()
         self.ranked = RankedList()
-        self._unswept = False
+        self._num_unswept = 0  # have left `decoding`, and still stand there
 
     def __len__(self) -> int:
         return len(self.ranked) + len(self.draining)
@@ -29,6 +29,11 @@ class RunningSet:
     def __iter__(self) -> Iterator[RequestState]:
         yield from self.ranked
         yield from self.draining
+
+    @property
+    def num_decodes(self) -> int:
+        """How many are past their prompt."""
+        return len(self.decoding) - self._num_unswept
 
     def seat(self, state: RequestState) -> None:
         """It starts with its prompt."""
@@ -45,15 +50,16 @@ class RunningSet:
     def to_drain(self, state: RequestState) -> None:
         """All its tokens are scheduled. `decoding` is swept by `settle`."""
         self.ranked.remove(state)
-        self._unswept = True
+        self._num_unswept += 1
         state.phase = Phase.DRAIN
         self.draining.add(state)
 
     def rerank(self, state: RequestState, rank: object) -> None:
         """Give it another rank."""
-        self.ranked.remove(state)
-        state.rank = rank
-        self.ranked.add(state)
+        if rank != state.rank:
+            self.ranked.remove(state)
+            state.set_rank(rank)
+            self.ranked.add(state)
 
     def remove(self, state: RequestState) -> None:
         """It gives up its seat; its phase still says which. `decoding` is swept by `settle`."""
@@ -64,13 +70,13 @@ class RunningSet:
         if state.phase is Phase.PREFILL:
             self.prefilling.remove(state)
         else:
-            self._unswept = True
+            self._num_unswept += 1
 
     def settle(self) -> None:
         """Sweep `decoding`: one pass, however many have left it."""
-        if self._unswept:
+        if self._num_unswept:
             self.decoding = [state for state in self.decoding if state.phase is Phase.DECODE]
-            self._unswept = False
+            self._num_unswept = 0
 
     def serve_last(self, chosen: list[RequestState]) -> None:
         """Move these to the end of `decoding`, so that others come first the next time."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from enginecore.interfaces import KVCacheManager
+from enginecore.errors import InvariantError
+from enginecore.interfaces import KVCacheManager, RequestView
 from enginecore.plugin import SchedulerContext
-from enginecore.scheduling.policy import RequestView
 from enginecore.scheduling.queues import WaitingQueue
 from enginecore.scheduling.request_state import RequestState
 from enginecore.scheduling.running import RunningSet
+from enginecore.scheduling.victims import WorstRank
 
 
 class StepView:
@@ -26,10 +27,13 @@ class StepView:
         self.max_num_seqs = context.max_num_seqs
         self.max_num_batched_tokens = context.max_num_batched_tokens
         self.enable_chunked_prefill = context.enable_chunked_prefill
+        self.block_size = context.kv_cache_manager.block_size
         self._clock = context.clock
         self._kv: KVCacheManager = context.kv_cache_manager
         self._states = states
         self._running = running
+        self._cached_tokens: dict[RequestState, int] = {}
+        self._victims = context.victim or WorstRank()
 
     def tick(self) -> None:
         """The next step begins."""
@@ -37,7 +41,8 @@ class StepView:
         self.refresh()
 
     def refresh(self) -> None:
-        """Something happens between steps."""
+        """Something happens, in a step or between two."""
+        self._cached_tokens.clear()
         self.now = self._clock.now()
 
     @property
@@ -50,7 +55,7 @@ class StepView:
 
     @property
     def num_decodes(self) -> int:
-        return len(self._running.decoding)
+        return self._running.num_decodes
 
     @property
     def num_free_blocks(self) -> int:
@@ -61,4 +66,16 @@ class StepView:
         return self._kv.num_blocks
 
     def cached_tokens(self, request: RequestView) -> int:
-        return self._kv.peek_cached_tokens(self._states[request.request_id].request)
+        state = self._states[request.request_id]
+        tokens = self._cached_tokens.get(state)
+        if tokens is None:
+            tokens = self._cached_tokens[state] = self._kv.peek_cached_tokens(state.request)
+        return tokens
+
+    def default_victim(self, candidates: Sequence[RequestView], needy: RequestView) -> RequestView | None:
+        if not candidates:
+            return None
+        named = self._victims.choose(candidates, needy, self)
+        if named is not None and named is not candidates[-1] and named not in candidates:
+            raise InvariantError(f"{type(self._victims).__name__}.choose named {named!r}, which is not a candidate")
+        return named

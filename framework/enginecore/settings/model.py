@@ -24,7 +24,9 @@ from enginecore.settings.values import KVCacheMemory, MaxModelLen
 
 TABLES: dict[Kind, str] = {
     "scheduler": "scheduler",
+    "victim": "victim",
     "kv_cache_manager": "kv_cache_manager",
+    "eviction": "eviction",
     "executor": "executor",
     "transport": "transport",
     "tokenizer": "tokenization",
@@ -141,7 +143,9 @@ class EngineSettings(BaseSettings):
     debug: DebugSettings = DebugSettings()
 
     scheduler: ComponentTable = ComponentTable(use="fcfs")
+    victim: ComponentTable = ComponentTable(use="worst_rank")
     kv_cache_manager: ComponentTable = ComponentTable(use="paged")
+    eviction: ComponentTable = ComponentTable(use="lru")
     executor: ComponentTable = ComponentTable(use="single")
     transport: ComponentTable = ComponentTable(use="inproc")
     tokenization: ComponentTable = ComponentTable(use="auto")

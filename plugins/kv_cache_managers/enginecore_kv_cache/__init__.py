@@ -1,15 +1,51 @@
-"""KV cache managers: `paged`."""
+"""KV cache managers `paged` and `radix`, and orders of eviction."""
 
 from collections.abc import Iterable
 
-from enginecore.interfaces import KVCacheManager
-from enginecore.plugin import Component, ComponentSettings, KVCacheManagerContext, hookimpl
+from enginecore.interfaces import EvictionOrder, KVCacheManager
+from enginecore.kv_cache import Lru
+from enginecore.plugin import Component, ComponentSettings, EvictionContext, KVCacheManagerContext, hookimpl
+from enginecore_kv_cache.evictions import Fifo, Lfu, Ttl, TtlSettings
+
+_CAPABILITIES = frozenset({"eviction", "prefix_caching"})
 
 
 def _paged(settings: ComponentSettings, context: KVCacheManagerContext) -> KVCacheManager:
     from enginecore_kv_cache.paged import PagedKVCacheManager
 
-    return PagedKVCacheManager(context.config, enable_prefix_caching=context.enable_prefix_caching)
+    return PagedKVCacheManager(
+        context.config,
+        enable_prefix_caching=context.enable_prefix_caching,
+        order=context.eviction,
+        clock=context.clock,
+    )
+
+
+def _radix(settings: ComponentSettings, context: KVCacheManagerContext) -> KVCacheManager:
+    from enginecore_kv_cache.radix import RadixKVCacheManager
+
+    return RadixKVCacheManager(
+        context.config,
+        enable_prefix_caching=context.enable_prefix_caching,
+        order=context.eviction,
+        clock=context.clock,
+    )
+
+
+def _lru(settings: ComponentSettings, context: EvictionContext) -> EvictionOrder:
+    return Lru()
+
+
+def _lfu(settings: ComponentSettings, context: EvictionContext) -> EvictionOrder:
+    return Lfu()
+
+
+def _fifo(settings: ComponentSettings, context: EvictionContext) -> EvictionOrder:
+    return Fifo()
+
+
+def _ttl(settings: TtlSettings, context: EvictionContext) -> EvictionOrder:
+    return Ttl(settings.seconds)
 
 
 @hookimpl
@@ -20,7 +56,24 @@ def enginecore_components() -> Iterable[Component]:
             kind="kv_cache_manager",
             name="paged",
             factory=_paged,
-            capabilities=frozenset({"prefix_caching"}),
-            summary="Blocks of fixed size, shared by content hash, least recently used prefixes evicted tail first.",
-        )
+            capabilities=_CAPABILITIES,
+            summary="Blocks of fixed size; shared prefixes are found by chained hashes.",
+        ),
+        Component(
+            kind="kv_cache_manager",
+            name="radix",
+            factory=_radix,
+            capabilities=_CAPABILITIES,
+            summary="Blocks of fixed size; shared prefixes are found in a tree of token spans, without hashes.",
+        ),
+        Component(kind="eviction", name="lru", factory=_lru, summary="Least recently used first."),
+        Component(kind="eviction", name="lfu", factory=_lfu, summary="Fewest hits first."),
+        Component(kind="eviction", name="fifo", factory=_fifo, summary="First published first."),
+        Component(
+            kind="eviction",
+            name="ttl",
+            factory=_ttl,
+            settings=TtlSettings,
+            summary="Content that nobody used for some seconds is forgotten; until then as lru.",
+        ),
     ]

@@ -1,0 +1,191 @@
+"""What a scheduling policy, and whoever chooses victims for it, sees of the scheduler and its requests."""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, Protocol
+
+Rank = Any
+"""Anything that orders: a number or a tuple of numbers. Smaller goes first."""
+
+
+class RequestView(Protocol):
+    """A request as policies see it. Read-only; counts are live."""
+
+    @property
+    def request_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def seq(self) -> int:
+        """Arrival number, unique: the tie-breaker."""
+        ...
+
+    @property
+    def arrival(self) -> float:
+        """When it arrived, in seconds on the engine's clock."""
+        ...
+
+    @property
+    def priority(self) -> float:
+        """As in the request; smaller is more urgent."""
+        ...
+
+    @property
+    def tenant(self) -> str:
+        """As in the request."""
+        ...
+
+    @property
+    def deadline(self) -> float | None:
+        """As in the request, in seconds on the engine's clock."""
+        ...
+
+    @property
+    def hints(self) -> Mapping[str, float]:
+        """As in the request."""
+        ...
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Length of its prompt."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Output tokens at most, as clamped to the context and the KV cache."""
+        ...
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Output tokens that are known."""
+        ...
+
+    @property
+    def num_attained_tokens(self) -> int:
+        """Output tokens known or in flight: what a quantum counts."""
+        ...
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        """Its tokens that are computed or being computed: the work that is lost if it is preempted."""
+        ...
+
+    @property
+    def num_blocks(self) -> int:
+        """KV blocks that it holds."""
+        ...
+
+    @property
+    def num_preemptions(self) -> int:
+        """How often it lost them."""
+        ...
+
+    @property
+    def rank(self) -> Rank:
+        """What `rank()` last returned for it."""
+        ...
+
+    @property
+    def since(self) -> float:
+        """When it entered its present state, waiting or running, in seconds on the engine's clock."""
+        ...
+
+
+class WaitingView(Protocol):
+    """The waiting requests, in lanes; each lane is ordered by rank, ties by arrival number."""
+
+    def __len__(self) -> int:
+        """How many wait."""
+        ...
+
+    def lanes(self) -> Collection[Hashable]:
+        """Lanes that are not empty."""
+        ...
+
+    def head(self, lane: Hashable = None) -> RequestView:
+        """The first of a lane. Raises KeyError if the lane is empty."""
+        ...
+
+    def first(self, count: int, lane: Hashable = None, after: Rank = None) -> Sequence[RequestView]:
+        """The first `count` of a lane, or all if there are fewer; with `after`, of those ranked strictly after it."""
+        ...
+
+    def best(self) -> RequestView:
+        """The best rank over all lanes. Raises KeyError if nobody waits."""
+        ...
+
+
+class SchedulerView(Protocol):
+    """The world of one step. One live object; costs nothing until read."""
+
+    @property
+    def step(self) -> int:
+        """Number of the step."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """Seconds on the engine's clock, fixed for the step, or for the arrival between steps: the only clock that a
+        policy may read.
+        """
+        ...
+
+    @property
+    def waiting(self) -> WaitingView:
+        """Who waits."""
+        ...
+
+    @property
+    def running(self) -> Sequence[RequestView]:
+        """Who holds blocks and has tokens left to schedule, best rank first."""
+        ...
+
+    @property
+    def num_running(self) -> int:
+        """Seats taken, of `max_num_seqs`."""
+        ...
+
+    @property
+    def num_decodes(self) -> int:
+        """Running requests that are past their prompt."""
+        ...
+
+    @property
+    def max_num_batched_tokens(self) -> int:
+        """Tokens in a step at most."""
+        ...
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Seats."""
+        ...
+
+    @property
+    def enable_chunked_prefill(self) -> bool:
+        """Whether a prompt may be split over steps."""
+        ...
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per KV block."""
+        ...
+
+    @property
+    def num_free_blocks(self) -> int:
+        """KV blocks that nobody holds."""
+        ...
+
+    @property
+    def num_blocks(self) -> int:
+        """KV blocks in the pool."""
+        ...
+
+    def cached_tokens(self, request: RequestView) -> int:
+        """How many of its tokens the prefix cache holds. A hint: pins nothing, touches no order, and is looked up once
+        in a step, whatever is admitted meanwhile.
+        """
+        ...
+
+    def default_victim(self, candidates: Sequence[RequestView], needy: RequestView) -> RequestView | None:
+        """Whom the victim component names among these; None if there are none. For `SchedulingPolicy.victim`."""
+        ...

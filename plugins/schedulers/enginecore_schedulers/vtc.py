@@ -1,0 +1,117 @@
+"""Fair shares of tenants by virtual token counters."""
+
+from collections import Counter
+from collections.abc import Collection, Hashable
+from heapq import heappop, heappush, heapreplace
+
+from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy
+from enginecore_schedulers.arguments import NotNegative, Positive
+
+LEASE = 16
+"""Output tokens after which a running request is charged."""
+
+TIDY = 1_000
+"""Counters to keep without looking whether they are still needed."""
+
+
+class Vtc(SchedulingPolicy):
+    """Tenants share the engine fairly: the next request is of the tenant that has been served least.
+
+    The virtual token counter (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024): prompt tokens are
+    charged when a request is admitted, output tokens as they come, each divided by the tenant's share. A tenant that
+    had nothing waiting is lifted to the least served of those that have: idle time earns no credit. While two tenants
+    both have requests waiting, what they were served differs by no more than twice the larger of a prompt's charge and
+    that of as many output tokens as the KV cache holds, however much either of them asks for.
+
+    Args:
+        prompt_weight: What a prompt token is charged.
+        output_weight: What an output token is charged.
+        shares: What a tenant is entitled to, relative to others; 1 for those that are not named.
+    """
+
+    def __init__(
+        self,
+        prompt_weight: NotNegative = 1.0,
+        output_weight: Positive = 2.0,
+        shares: dict[str, Positive] | None = None,
+    ) -> None:
+        self._prompt_weight = prompt_weight
+        self._output_weight = output_weight
+        self._shares = shares or {}
+        self._served: dict[Hashable, float] = {}
+        self._order: list[tuple[float, Hashable]] = []  # a heap; a tenant's counter may have grown since
+        self._ordered: set[Hashable] = set()
+        self._last: Hashable = None  # whose request was admitted last
+        self._charged: dict[str, int] = {}  # output tokens of live requests
+        self._live = Counter[Hashable]()
+        self._tidy_at = TIDY
+
+    def rank(self, request: RequestView, scheduler: SchedulerView) -> float:
+        return request.arrival
+
+    def lane(self, request: RequestView) -> str:
+        return request.tenant
+
+    def choose(self, scheduler: SchedulerView) -> RequestView:
+        return scheduler.waiting.head(self._least_served(scheduler.waiting.lanes()))
+
+    def lease(self, request: RequestView, scheduler: SchedulerView) -> int:
+        self._charge_output(request)
+        return LEASE
+
+    def added(self, request: RequestView, scheduler: SchedulerView) -> None:
+        tenant, waiting = request.tenant, scheduler.waiting.lanes()
+        self._charged[request.request_id] = 0
+        self._live[tenant] += 1
+        if tenant not in waiting:
+            floor = self._served.get(self._least_served(waiting) if waiting else self._last, 0.0)
+            self._served[tenant] = max(self._served.get(tenant, 0.0), floor)
+            self._line_up(tenant)
+
+    def preempted(self, request: RequestView, scheduler: SchedulerView) -> None:
+        self._line_up(request.tenant)
+
+    def admitted(self, request: RequestView, scheduler: SchedulerView) -> None:
+        self._last = request.tenant
+        if not request.num_preemptions:  # what is computed again is not charged again
+            self._charge(request.tenant, self._prompt_weight * request.num_prompt_tokens)
+
+    def ended(self, request: RequestView, scheduler: SchedulerView) -> None:
+        self._charge_output(request)
+        del self._charged[request.request_id]
+        self._live[request.tenant] -= 1
+        if len(self._served) > self._tidy_at:
+            self._tidy(scheduler.waiting.lanes())
+
+    def _charge(self, tenant: str, tokens: float) -> None:
+        self._served[tenant] += tokens / self._shares.get(tenant, 1.0)
+
+    def _charge_output(self, request: RequestView) -> None:
+        tokens = request.num_attained_tokens
+        if tokens > self._charged[request.request_id]:
+            self._charge(request.tenant, self._output_weight * (tokens - self._charged[request.request_id]))
+            self._charged[request.request_id] = tokens
+
+    def _line_up(self, tenant: Hashable) -> None:
+        if tenant not in self._ordered:
+            self._ordered.add(tenant)
+            heappush(self._order, (self._served[tenant], tenant))
+
+    def _least_served(self, waiting: Collection[Hashable]) -> Hashable:
+        """Of the tenants that wait. Counters only grow, so the first that is up to date is the least."""
+        while True:
+            served, tenant = self._order[0]
+            if tenant not in waiting:
+                self._ordered.discard(heappop(self._order)[1])
+            elif served < self._served[tenant]:
+                heapreplace(self._order, (self._served[tenant], tenant))
+            else:
+                return tenant
+
+    def _tidy(self, waiting: Collection[Hashable]) -> None:
+        """Forget tenants that have gone and would be lifted if they returned."""
+        floor = self._served[self._least_served(waiting) if waiting else self._last]
+        self._live = +self._live
+        kept = {*self._live, self._last}
+        self._served = {tenant: n for tenant, n in self._served.items() if n > floor or tenant in kept}
+        self._tidy_at = max(TIDY, 2 * len(self._served))
