@@ -45,19 +45,24 @@ def grid_settings(chunk, block_size, caching, pool):
     }
 
 
-GRID = pytest.mark.parametrize(
-    ("chunk", "block_size", "caching", "pool", "depth", "feeds_tokens"),
-    [
-        pytest.param(chunk, size, caching, pool, *depth, id=f"{chunk}-block{size}-{'' if caching else 'no'}cache-{pool}"
-                     f"-depth{depth[0]}{'-feeds' if depth[1] else ''}")
-        for chunk, size, caching, pool, depth in itertools.product(
-            CHUNKS, BLOCK_SIZES, (True, False), ("roomy", "tight"), DEPTHS
-        )
-    ],
-)  # fmt: skip
+def grid(quick=tuple(CHUNKS)):
+    """All cases; those of other kinds of chunks than `quick` are for `make test-full`."""
+    return pytest.mark.parametrize(
+        ("chunk", "block_size", "caching", "pool", "depth", "feeds_tokens"),
+        [
+            pytest.param(
+                chunk, size, caching, pool, *depth,
+                id=f"{chunk}-block{size}-{'' if caching else 'no'}cache-{pool}-depth{depth[0]}{'-feeds' * depth[1]}",
+                marks=() if chunk in quick else pytest.mark.full,
+            )
+            for chunk, size, caching, pool, depth in itertools.product(
+                CHUNKS, BLOCK_SIZES, (True, False), ("roomy", "tight"), DEPTHS
+            )
+        ],
+    )  # fmt: skip
 
 
-@GRID
+@grid()
 def test_same_tokens(chunk, block_size, caching, pool, depth, feeds_tokens):
     engine = OracleEngine(
         oracle={"depth": depth, "feeds_tokens": feeds_tokens},

@@ -4,10 +4,10 @@ import asyncio
 
 from enginecore.client import attach_async_client
 from tests.equivalence.engines import OracleEngine
-from tests.equivalence.test_grid import GRID, grid_settings, make_requests
+from tests.equivalence.test_grid import grid, grid_settings, make_requests
 
 
-@GRID
+@grid(quick=("chunk16",))
 def test_same_tokens_through_zmq(chunk, block_size, caching, pool, depth, feeds_tokens):
     engine = OracleEngine(
         oracle={"depth": depth, "feeds_tokens": feeds_tokens},
