@@ -19,10 +19,13 @@ def error_for(registry, name="mine", kind="scheduler"):
 
 
 def test_a_misspelt_name_gets_the_closest_ones_and_all_that_are_offered(site):
-    site.install("acme", SCHEDULER.format(name="priority"))
-    message = error_for(Registry.discover(), "prioritiy")
-    assert "no active plugin offers scheduler 'prioritiy'; did you mean priority?" in message
-    assert "offered: fcfs, priority" in message
+    site.install("acme", SCHEDULER.format(name="lottery"))
+    registry = Registry.discover()
+    message = error_for(registry, "lotterie")
+    assert "no active plugin offers scheduler 'lotterie'; did you mean lottery?" in message
+    offered = sorted(component.name for component in registry.components("scheduler"))
+    assert {"fcfs", "lottery"} <= set(offered)
+    assert f"offered: {', '.join(offered)}" in message
 
 
 def test_a_name_of_another_kind_is_not_found():
