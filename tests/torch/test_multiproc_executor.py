@@ -235,7 +235,7 @@ def test_asyncio_over_zmq_and_the_death_of_a_rank_below_it(folders):
         async with AsyncLLM(**engine_settings(model, transport={"use": "zmq"})) as llm:
             streams = [llm.generate(prompt, params, str(number)) for number, prompt in enumerate(inputs)]
             assert await asyncio.gather(*map(last, streams)) == expected
-            tree = psutil.Process().children(recursive=True)
+            tree = [p for p in psutil.Process().children(recursive=True) if "enginecore" in " ".join(p.cmdline())]
             (rank,) = [process for process in tree if "enginecore-rank-1" in process.cmdline()]
             rank.kill()
             with pytest.raises(EngineDeadError):
