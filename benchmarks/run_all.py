@@ -4,7 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("startup.py", "scheduler_overhead.py", "kv_cache.py", "transports.py", "throughput.py")
+SCRIPTS = (
+    "startup.py",
+    "scheduler_overhead.py",
+    "kv_cache.py",
+    "transports.py",
+    "frontend_throughput.py",
+    "throughput.py",
+    "multiproc.py",
+)
 
 
 def main() -> None:

@@ -251,16 +251,19 @@ class UnixSocketTransport:
         return UnixServer(directory / "socket", self._limit)
 
     def open(self, address: Mapping[str, Any], timeout: float) -> Channel:
+        path = address.get("path")
+        if not isinstance(path, str):
+            raise ConfigurationError(f"an address of transport unix-socket has a path, and this one has {path!r}")
         connected = socket.socket(socket.AF_UNIX)
         try:
             # the limit of `connect`, which waits where too many others wait to be let in; Python's own does not, there
             seconds, rest = divmod(max(timeout, 0.001), 1)
             limit = struct.pack("ll", int(seconds), int(rest * 1e6))
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-            connected.connect(address["path"])
+            connected.connect(path)
         except OSError as error:
             connected.close()
-            raise ConnectionError(f"nobody answers at {address['path']}: {error.strerror}") from error
+            raise ConnectionError(f"nobody answers at {path}: {error.strerror}") from error
         return Line(connected, self._limit)
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -25,22 +25,29 @@ _BOOTSTRAP = (
     "from enginecore.processes import run_child; run_child(job)"
 )
 _HEADER = 4
+_LONGEST_POLL = 2.0**31 - 1024
 _LONGEST_REPORT = 32 << 20
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 WATCH_INTERVAL = 0.5
 """Seconds between two looks at the parent."""
 
 
+def milliseconds(seconds: float) -> float:
+    """A time to wait, as `select.poll` takes it: at least 0, at most 24 days."""
+    return min(max(seconds, 0.0) * 1000, _LONGEST_POLL)
+
+
 class ChildProcess:
     """A running child, as its parent sees it. Used by one thread at a time, while another may `wait`."""
 
-    def __init__(self, target: str, payload: Mapping[str, Any], *, title: str) -> None:
+    def __init__(self, target: str, payload: Mapping[str, Any], *, title: str, fds: Sequence[int] = ()) -> None:
         """Start it.
 
         Args:
             target: "module:function", called in the child with the payload and a `Parent`.
             payload: Plain JSON-able data.
             title: Shown in lists of processes.
+            fds: File descriptors that it gets under the same numbers, and no other child does.
         """
         self._buffer = bytearray()
         self._ended = False
@@ -48,16 +55,17 @@ class ChildProcess:
         output = _standard_error()
         self._reports, child_end = _pipe()
         try:
-            job = {"path": sys.path, "target": target, "payload": payload, "reports": child_end, "parent": os.getpid()}
+            path = [entry for entry in sys.path if isinstance(entry, str)]  # as imports themselves do
+            job = {"path": path, "target": target, "payload": payload, "reports": child_end, "parent": os.getpid()}
             text = json.dumps(job).encode()
             # -P: nothing of the working directory is imported before the path is the parent's
             # a session of its own: Ctrl-C in the terminal is for the parent, which says what becomes of the child
             self._popen = subprocess.Popen(
-                [sys.executable, "-P", "-X", "faulthandler", "-c", _BOOTSTRAP, title],
+                [sys.executable, *_isolation(), "-P", "-X", "faulthandler", "-c", _BOOTSTRAP, title],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                pass_fds=(child_end,),
+                pass_fds=(child_end, *fds),
                 start_new_session=True,
             )
         except BaseException:
@@ -100,7 +108,7 @@ class ChildProcess:
         while (report := self._take_report()) is None and not self._ended:
             poll = select.poll()
             poll.register(self._reports, select.POLLIN)
-            if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+            if not poll.poll(milliseconds(deadline - time.monotonic())) and time.monotonic() >= deadline:
                 return None
             self._read()
         return report
@@ -196,14 +204,22 @@ class Parent:
         return os.getppid() != self._pid
 
     def watch(self, when_gone: Callable[[], None]) -> None:
-        """Call `when_gone` on a thread of its own once the parent has ended, however that came."""
+        """Call `when_gone` on a thread of its own once the parent has ended, or has become another program."""
 
         def wait() -> None:
-            while not self.is_gone:
-                time.sleep(WATCH_INTERVAL)
+            unread = select.poll()  # nobody is at the other end of the pipe any more: only errors are told
+            unread.register(self._reports, 0)
+            while not (unread.poll(WATCH_INTERVAL * 1000) or self.is_gone):
+                pass
             when_gone()
 
         threading.Thread(target=wait, name="watch-parent", daemon=True).start()
+
+
+def _isolation() -> list[str]:
+    """Options by which the child's interpreter starts as untouched by its environment as this one did."""
+    options = {"-I": sys.flags.isolated, "-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
+    return [option for option, is_set in options.items() if is_set]
 
 
 def run_child(job: Mapping[str, Any]) -> None:

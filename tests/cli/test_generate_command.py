@@ -190,7 +190,7 @@ def test_output_that_cannot_be_written_is_said_once(options, command):
 
 def test_a_request_that_fails_is_said_and_fails_the_command(run):
     arguments = ["--set", "num_kv_blocks=17", "--set", "block_size=16", "--set", "executor.oracle.verify=false"]
-    fault = '[{"kind": "error", "request_id": "llm-0-0"}]'
+    fault = '[{"kind": "error", "request_id": "llm-0-0-0"}]'
     code, out, err = run("generate", "one", "two", "--json", "--set", f"executor.oracle.faults={fault}", *arguments)
     results = {result["index"]: result for result in json_lines(out)}
     assert code == 1

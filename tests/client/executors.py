@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from enginecore.conformance.oracle.executor import OracleExecutor
 from enginecore.conformance.oracle.settings import OracleSettings
@@ -55,6 +56,8 @@ def load_slowly(settings, context):
 class StuckInStep(OracleExecutor):
     """A step that holds the engine core's thread."""
 
+    _settings: Any
+
     def execute_model(self, scheduled):
         if scheduled.num_scheduled_tokens:
             self._settings.mark()
@@ -65,6 +68,8 @@ class StuckInStep(OracleExecutor):
 class NeverDone(OracleExecutor):
     """A step whose future is never completed, as of a worker that hangs."""
 
+    _settings: Any
+
     def execute_model(self, scheduled):
         self._settings.mark()
         return Future()
@@ -72,6 +77,8 @@ class NeverDone(OracleExecutor):
 
 class StuckAtEnd(OracleExecutor):
     """An executor that does not let go, and a thread that would keep the interpreter alive."""
+
+    _settings: Any
 
     def shutdown(self):
         self._settings.mark()
@@ -81,6 +88,8 @@ class StuckAtEnd(OracleExecutor):
 
 class FailsIdle(OracleExecutor):
     """Reports its death from a thread of its own, long after the last step."""
+
+    _settings: Any
 
     def collective_rpc(self, method, *args, timeout=None):
         if method != "fail_soon":

@@ -5,8 +5,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -33,7 +35,7 @@ def load(executor="oracle", component=None, transport="zmq", **settings):
 
 
 @contextmanager
-def running(**settings):
+def running(**settings: Any) -> Iterator[Any]:
     """A synchronous client of a fresh engine core."""
     client = make_client(load(**settings))
     try:
@@ -43,7 +45,7 @@ def running(**settings):
 
 
 @contextmanager
-def running_async(**settings):
+def running_async(**settings: Any) -> Iterator[Any]:
     """An asyncio client of a fresh engine core."""
     client = make_async_client(load(**settings))
     try:
@@ -85,7 +87,7 @@ class Traces:
         return [after - before for before, after in zip(self._before, self._look(), strict=True) if after - before]
 
 
-def python(code, *, stdin=None, **options):
+def python(code: str, *, stdin: Any = None, **options: Any) -> Any:
     """A Python process that runs `code` as `-c` does."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     return subprocess.Popen(

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from enginecore.errors import EngineDeadError, InvalidRequestError, UtilityError
-from enginecore.messages import FinishReason
+from enginecore.messages import EngineCoreOutput, FinishReason
 from tests.client.starting import (
     DEADLINE,
     Traces,
@@ -37,7 +37,7 @@ def endless(name):
 
 def read_to_the_end(client):
     """All outputs until the client says that the engine is dead, by request; and the error."""
-    outputs = {}
+    outputs: dict[str, list[EngineCoreOutput]] = {}
     while True:
         try:
             for output in client.get_output().outputs:
@@ -145,7 +145,7 @@ def test_a_stopped_core_goes_on_where_it_was():
         client.add_request(request("r", max_tokens=20))
         os.kill(client.engine_core_pid, signal.SIGSTOP)
         threading.Timer(0.3, os.kill, [client.engine_core_pid, signal.SIGCONT]).start()
-        tokens = []
+        tokens: list[int] = []
         while len(tokens) < 20:
             tokens += [token for output in client.get_output().outputs for token in output.new_token_ids]
         assert len(tokens) == 20
@@ -189,7 +189,7 @@ def test_a_fault_of_one_request_is_its_own():
         for name in ("bad", "good"):
             client.add_request(request(name, max_tokens=3))
         client.add_request(request("empty", prompt=0))
-        outputs = {}
+        outputs: dict[str, list[EngineCoreOutput]] = {}
         while not (given := client.get_output()).idle:
             for output in given.outputs:
                 outputs.setdefault(output.request_id, []).append(output)
@@ -214,7 +214,7 @@ def test_without_time_to_drain_each_request_is_aborted(by):
         names = [f"r{n}" for n in range(5)]
         for name in names:
             client.add_request(endless(name))
-        seen = set()
+        seen: set[str] = set()
         while len(seen) < 3:
             seen |= {output.request_id for output in client.get_output().outputs}
         if by == "the client":
@@ -270,7 +270,8 @@ def test_a_second_signal_cuts_the_draining_short():
 def test_an_event_loop_drains_without_standing_still():
     async def main(client):
         client.add_request(request("r", max_tokens=10))
-        reasons, ticks = [], 0
+        reasons: list[FinishReason | None] = []
+        ticks = 0
 
         async def read():
             while True:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -207,7 +208,7 @@ def test_a_fork_of_the_front_end_is_told_that_the_engine_is_not_its_own():
 
 
 def test_an_engine_that_is_forgotten_is_ended():
-    client = make_client(load())
+    client: Any = make_client(load())
     pid = client.engine_core_pid
     del client
     wait_until(lambda: is_gone(pid), "the engine core is gone")

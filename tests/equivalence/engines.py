@@ -40,7 +40,7 @@ class OracleEngine:
             manager.add_hookspecs(HookSpecs)
             manager.register(observer)
             loaded.registry.observers = Observers(manager)
-        self.client = make_client(loaded, clock=self.clock)
+        self.client: Any = make_client(loaded, clock=self.clock)
         self.info = self.client.info
         self.model = OracleModel.of_engine(self.info)
         self.transcript = Transcript()
@@ -97,7 +97,8 @@ class OracleEngine:
     @property
     def history(self):
         """All steps, as the executor saw them."""
-        return msgspec.convert(self.rpc("get_history"), list[StepTrace])
+        history: Any = msgspec.convert(self.rpc("get_history"), list[StepTrace])
+        return history
 
     @property
     def tokens(self):

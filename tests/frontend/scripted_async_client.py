@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from enginecore.errors import EngineDeadError, InvalidRequestError
@@ -20,6 +20,7 @@ class ScriptedAsyncClient:
     """
 
     client_index = 3
+    address: Mapping[str, Any] = {}
 
     def __init__(self, script: Callable[[EngineCoreRequest], list[int]], **options: Any) -> None:
         self.core = ScriptedClient(script, **options)

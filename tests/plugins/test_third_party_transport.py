@@ -82,4 +82,4 @@ def test_its_own_tests_pass(environment):
     source = str(environment.cwd / EXAMPLE.name)
     done = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, source)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "11 passed" in done.stdout
+    assert "12 passed" in done.stdout

@@ -95,7 +95,7 @@ def test_tokens_come_through_streams_of_an_event_loop(prompts: list[list[int]], 
 
     async def read(llm: AsyncLLM, prompt: list[int]) -> tuple[list[int], str]:
         tokens, text = [], ""
-        async for output in llm.generate({"prompt_token_ids": prompt}, params, output_kind=RequestOutputKind.DELTA):
+        async for output in llm.generate(prompt, params, output_kind=RequestOutputKind.DELTA):
             tokens += output.outputs[0].token_ids
             text += output.outputs[0].text
         return tokens, text
@@ -107,7 +107,7 @@ def test_tokens_come_through_streams_of_an_event_loop(prompts: list[list[int]], 
     streams = asyncio.run(main())
     assert [tokens for tokens, _ in streams] == expected
     with LLM(dtype="float32", **ROOMY) as llm:
-        outputs = llm.generate([{"prompt_token_ids": p} for p in prompts], params, use_tqdm=False)
+        outputs = llm.generate(prompts, params, use_tqdm=False)
     assert [text for _, text in streams] == [output.outputs[0].text for output in outputs]
 
 

@@ -4,9 +4,8 @@ import logging
 
 import psutil
 import pytest
-import torch
 
-from enginecore_torch.threads import set_num_threads
+from enginecore_torch.threads import choose_num_threads
 
 
 @pytest.fixture
@@ -28,27 +27,29 @@ def machine(monkeypatch):
 def test_one_thread_for_each_cpu_that_nobody_else_uses(machine, caplog, percents, threads):
     machine(*percents)
     with caplog.at_level(logging.WARNING):
-        set_num_threads(None)
-    assert torch.get_num_threads() == threads
+        assert choose_num_threads(None, executor="multiproc") == threads
+    assert ("executor.multiproc.num_threads" in caplog.text) == (threads < 4)
     assert ("CPUs are busy" in caplog.text) == (threads < 4)
 
 
 def test_cpus_that_the_process_may_not_use_do_not_count(machine, monkeypatch):
     machine(100, 100, 0, 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {2, 3}, raising=False)
-    set_num_threads(None)
-    assert torch.get_num_threads() == 2
+    assert choose_num_threads(None, executor="single") == 2
+
+
+@pytest.mark.parametrize(("processes", "threads"), [(1, 4), (2, 2), (3, 1), (8, 1)])
+def test_processes_share_the_cpus(machine, processes, threads):
+    machine(0, 0, 0, 0)
+    assert choose_num_threads(None, executor="multiproc", num_processes=processes) == threads
 
 
 def test_what_was_asked_for_is_done(machine):
     machine(100, 100, 100, 100)
-    set_num_threads(3)
-    assert torch.get_num_threads() == 3
+    assert choose_num_threads(3, executor="single", num_processes=2) == 3
 
 
 def test_a_number_in_the_environment_is_left_alone(machine, monkeypatch):
     machine(0, 0, 0, 0)
-    torch.set_num_threads(1)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    set_num_threads(None)
-    assert torch.get_num_threads() == 1
+    assert choose_num_threads(None, executor="single") is None

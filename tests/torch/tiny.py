@@ -11,6 +11,7 @@ from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import NewRequestData, RequestDelta, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore.sampling import SamplingParams
+from enginecore_models.checkpoint import everything
 from enginecore_models.config import ModelConfig
 from enginecore_torch import SingleExecutorSettings
 from enginecore_torch.executor import SingleExecutor
@@ -44,9 +45,13 @@ class TinySource:
     name: str = "tiny"
     path: Path = Path("/nowhere/tiny")
 
-    def weights(self, dtype):
+    def prepare(self, dtype):
+        pass
+
+    def weights(self, dtype, part_of=everything):
         for name, tensor in self.tensors.items():
-            yield name, tensor.to(dtype)
+            if (part := part_of(name, tuple(tensor.shape))) is not None:
+                yield name, tensor[part].to(dtype)
 
 
 def make_source(model, **changes):

@@ -63,6 +63,11 @@ def test_a_path_that_is_too_long_is_refused(tmp_path):
         UnixSocketTransport(UnixSocketSettings(), None).listen(directory)
 
 
+def test_an_address_of_something_else_is_refused():
+    with pytest.raises(ConfigurationError, match="has a path, and this one has None"):
+        UnixSocketTransport(UnixSocketSettings(), None).open({"endpoint": "ipc:///tmp/x"}, 5.0)
+
+
 def test_an_engine_runs_behind_it():
     with LLM(executor={"use": "oracle"}, transport={"use": "unix-socket"}, components=[COMPONENT]) as llm:
         params = SamplingParams(max_tokens=5, ignore_eos=True, detokenize=False)

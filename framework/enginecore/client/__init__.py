@@ -104,6 +104,8 @@ def _connect(
     loaded: Loaded, component: Component, address: Mapping[str, Any], process: CoreProcess | None
 ) -> Connection:
     _check_channels(component)
+    if not isinstance(address, Mapping):
+        raise ConfigurationError(f"address must be what `address` of a client gave, a dict; got {address!r:.100}")
     transport: ChannelTransport = _build(component, loaded, RealClock())
     try:
         channel = transport.open(address, CONNECT_TIMEOUT)

@@ -11,7 +11,7 @@ from enginecore.client.connection import Connection, renewed, value_of
 from enginecore.client.process_client import SHUT_DOWN
 from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Abort, Bye, Reply, Shutdown
+from enginecore.wire import Bye, Reply, Shutdown
 
 CANNOT_BE_TOLD = (asyncio.InvalidStateError, RuntimeError)
 """Of a future: it is done, as when it was cancelled, or its event loop is closed."""
@@ -25,6 +25,8 @@ class AsyncProcessClient:
         self._calls: dict[int, asyncio.Future[Reply]] = {}
         self._closing = threading.RLock()
         self._closed = False
+        self._draining = False
+        self._patience: float | None = None  # seconds for an end in order; None: those of the shutdown
         self._release = weakref.finalize(self, connection.close, SHUT_DOWN)
 
     @property
@@ -53,7 +55,7 @@ class AsyncProcessClient:
         self._connection.add_request(request)
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
-        self._connection.say(Abort(list(request_ids)))
+        self._connection.abort_requests(list(request_ids))
 
     async def get_output(self) -> EngineCoreOutputs:
         while True:
@@ -81,9 +83,13 @@ class AsyncProcessClient:
 
     async def drain(self) -> None:
         process = self._connection.process
-        if process is not None and not self._closed:
+        if process is None or self._closed:
+            return
+        if not self._draining:
+            self._draining = True
             self._connection.say(Shutdown())
-            await asyncio.to_thread(process.wait)
+        if not await asyncio.to_thread(process.wait):
+            self._patience = 0.0  # it has had its time
 
     def shutdown(self) -> None:
         with self._closing:
@@ -101,7 +107,7 @@ class AsyncProcessClient:
             self._connection.say(Bye())
             return
         self._connection.say(Shutdown())
-        if self._connection.hear_out(process.shutdown_time):
+        if self._connection.hear_out(process.shutdown_time if self._patience is None else self._patience):
             process.wait()
 
     async def _readable(self) -> None:

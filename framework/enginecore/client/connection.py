@@ -4,7 +4,7 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,8 +14,10 @@ from enginecore.core import utility_result_type
 from enginecore.errors import EngineCoreError, EngineDeadError, InvalidRequestError, UtilityError
 from enginecore.interfaces import Channel
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo, LoopStats
+from enginecore.processes import milliseconds
 from enginecore.wire import (
     SCHEMA,
+    Abort,
     Add,
     Call,
     ClientMessage,
@@ -66,9 +68,6 @@ class Connection:
         self._num_added = 0
         self._num_calls = 0
         self._pid = os.getpid()
-        self._poll = select.poll()
-        for fd in self.filenos:
-            self._poll.register(fd, select.POLLIN)
         self.client_index, self.info = self._say_hello(timeout)
 
     @property
@@ -78,7 +77,10 @@ class Connection:
 
     def wait(self, timeout: float | None) -> None:
         """Until `take` may have something, or so many seconds have passed."""
-        self._poll.poll(None if timeout is None else max(timeout, 0.0) * 1000)
+        poll = select.poll()  # not one for all: a signal handler may wait in the middle of a wait
+        for fd in self.filenos:
+            poll.register(fd, select.POLLIN)
+        poll.poll(None if timeout is None else milliseconds(timeout))
 
     # -- what is said ------------------------------------------------------------------------------------------------
 
@@ -103,6 +105,17 @@ class Connection:
         self._num_calls += 1
         self._send(Call(self._num_calls, name, args))
         return self._num_calls
+
+    def abort_requests(self, request_ids: Sequence[str]) -> None:
+        """End requests, in as many messages as it takes."""
+        try:
+            self.say(Abort(list(request_ids)))
+        except InvalidRequestError:  # too large a message
+            if len(request_ids) == 1:
+                raise
+            half = len(request_ids) // 2
+            self.abort_requests(request_ids[:half])
+            self.abort_requests(request_ids[half:])
 
     def say(self, message: ClientMessage) -> None:
         """Send what needs no answer; to an engine core that is gone, or of another process, nothing happens."""
@@ -203,7 +216,7 @@ class Connection:
         """What a message means to a client that has said hello.
 
         Raises:
-            EngineDeadError: nothing.
+            EngineDeadError: nothing that an engine core says to it; the talk is over.
         """
         match message:
             case Outputs(outputs):
@@ -235,11 +248,14 @@ class Connection:
         if self.is_forked:
             return
         self._failure = self._failure or dead_error(reason, "")
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(LAST_CHANCE)
-            self.process.kill()
-        self._channel.close()
+        try:
+            if self.process is not None:
+                self.process.terminate()
+                self.process.wait(LAST_CHANCE)
+        finally:  # also when Ctrl-C comes meanwhile
+            if self.process is not None:
+                self.process.kill()
+            self._channel.close()
 
     @property
     def is_forked(self) -> bool:

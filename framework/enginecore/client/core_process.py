@@ -133,7 +133,7 @@ def private_directory() -> Path:
     Raises:
         ConfigurationError: none can be made; says where it was tried.
     """
-    candidates = [tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp"]
+    candidates = [_temporary_directory(), os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp"]
     tried = []
     for parent in dict.fromkeys(filter(None, candidates)):
         if len(os.fsencode(parent)) + len("/ec-4194304-12345678") > LONGEST_DIRECTORY:
@@ -144,3 +144,10 @@ def private_directory() -> Path:
         except OSError as error:
             tried.append(f"{parent} ({error.strerror})")
     raise ConfigurationError(f"no directory for sockets can be made in {', '.join(tried)}: set TMPDIR to a short path")
+
+
+def _temporary_directory() -> str:
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:  # none is usable
+        return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from enginecore.client.connection import Connection, value_of
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Abort, Bye, Reply, ServerMessage, Shutdown
+from enginecore.wire import Bye, Reply, ServerMessage, Shutdown
 
 SHUT_DOWN = "the engine core was shut down"
 
@@ -46,7 +46,7 @@ class ProcessClient:
         self._connection.add_request(request)
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
-        self._connection.say(Abort(list(request_ids)))
+        self._connection.abort_requests(list(request_ids))
 
     def get_output(self) -> EngineCoreOutputs:
         while not self._due:

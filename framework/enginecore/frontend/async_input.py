@@ -74,6 +74,7 @@ class AsyncInputProcessor:
         loading = self._loading
         if loading is None or loading.done() or loading.get_loop() is not asyncio.get_running_loop():
             loading = self._loading = asyncio.create_task(asyncio.to_thread(self._tokenizer))
+            loading.add_done_callback(lambda task: task.cancelled() or task.exception())  # all waiters may be gone
         await asyncio.shield(loading)  # whoever is cancelled takes nobody along
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from enginecore.client import make_async_client
+from enginecore.client import attach_async_client, make_async_client
 from enginecore.clock import Clock, RealClock
 from enginecore.frontend.async_input import AsyncInputProcessor
 from enginecore.frontend.input_processor import EngineInput, Message, Prompt, RequestFields, check_request_id
@@ -71,6 +71,35 @@ class AsyncLLM:
         llm = cls.__new__(cls)
         llm._load(loaded)
         return llm
+
+    @classmethod
+    def attach(
+        cls,
+        address: Mapping[str, Any],
+        model: str | None = None,
+        *,
+        config_file: str | Path | None = None,
+        components: Sequence[Component] = (),
+        **settings: Any,
+    ) -> Self:
+        """One more front end for an engine core that another one has started, here or in another process.
+
+        Shutting it down ends its own requests, and not the engine core.
+
+        Args:
+            address: `address` of the `AsyncLLM` that started it.
+            model: As that one's, for the tokenizer.
+            config_file: As for a new engine; what counts is the transport, and what the tokenizer needs.
+            components: As for a new engine.
+            settings: As for a new engine.
+
+        Raises:
+            EngineCoreError: there is no engine core at that address, or it refuses to talk.
+        """
+        arguments = settings if model is None else {"model": model, **settings}
+        loaded = load_settings(arguments, config_file=config_file, components=components, defaults=DEFAULTS)
+        client = attach_async_client(loaded, address)
+        return cls.from_client(client, functools.partial(load_tokenizer, loaded))
 
     @classmethod
     def from_client(
@@ -183,6 +212,11 @@ class AsyncLLM:
         return self._client.info
 
     @property
+    def address(self) -> Mapping[str, Any]:
+        """Where `attach` finds the engine core, as plain JSON-able data. Secret: whoever has it gets in."""
+        return self._client.address
+
+    @property
     def dead_error(self) -> BaseException | None:
         """Why the engine core cannot be used any more, be it a failure or the shutdown; None while it can."""
         return self._output_handler.failure or self._client.failure
@@ -236,7 +270,9 @@ class AsyncLLM:
         await self._output_handler.call_utility("check_health")
 
     async def drain(self) -> None:
-        """As `shutdown`, without stopping the event loop: streams go on meanwhile, and end."""
+        """As `shutdown`, without stopping the event loop: streams go on meanwhile, and end. Cancelled, it ends them at
+        once.
+        """
         try:
             await self._client.drain()
             if self._client.failure is not None:  # so the client knows of an end up to which it gives outputs

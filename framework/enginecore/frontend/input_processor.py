@@ -116,6 +116,8 @@ class InputProcessor:
         text, token_ids = _split(prompt)
         if text is not None and token_ids is None:
             token_ids = self._get_tokenizer().encode(text)
+        if isinstance(token_ids, Sequence):  # before each of them is looked at
+            self._check_room(params, len(token_ids))
         checked_ids = self._checked_ids(token_ids)
         return EngineInput(text, checked_ids, self._fitted(params, len(checked_ids)), fields)
 
@@ -167,6 +169,11 @@ class InputProcessor:
 
     def _fitted(self, params: SamplingParams, num_prompt_tokens: int) -> SamplingParams:
         """The parameters with `max_tokens` set, for a prompt that leaves room for its output."""
+        if params.max_tokens is not None:
+            return params
+        return msgspec.structs.replace(params, max_tokens=self._info.max_model_len - num_prompt_tokens)
+
+    def _check_room(self, params: SamplingParams, num_prompt_tokens: int) -> None:
         limit = self._info.max_model_len
         needed = 0 if params.max_tokens == 0 else 1
         if num_prompt_tokens + needed > limit:
@@ -175,9 +182,6 @@ class InputProcessor:
                 f"the prompt has {num_prompt_tokens} tokens and may have {limit - needed} "
                 f"(max_model_len is {limit} and {room})"
             )
-        if params.max_tokens is not None:
-            return params
-        return msgspec.structs.replace(params, max_tokens=limit - num_prompt_tokens)
 
     def _check_stop_token_ids(self, params: SamplingParams) -> None:
         for token_id in params.stop_token_ids:

@@ -73,10 +73,10 @@ class OutputHandler:
         """End requests: their streams end with reason "abort"."""
         self._refuse_second_loop()
         aborted = self._output_processor.abort_requests(request_ids)
-        self._announce(aborted.states)
         if aborted.core_ids_to_abort:
             with suppress(EngineCoreError):
                 self._client.abort_requests(aborted.core_ids_to_abort)
+        self._announce(aborted.states)
 
     async def call_utility(self, name: str, *args: Any) -> Any:
         """A control call; returns its value.
@@ -138,8 +138,8 @@ class OutputHandler:
             current = None
         if self._loop is not None and self._loop is not current and self._loop.is_running():
             raise EngineCoreError(
-                "this AsyncLLM is in use by an event loop that runs in another thread: use it from there "
-                "(asyncio.run_coroutine_threadsafe), or attach an AsyncLLM of its own for this thread"
+                "this AsyncLLM is in use by an event loop that runs in another thread: use it there, for example by "
+                "asyncio.run_coroutine_threadsafe"
             )
 
     def _leave_loop(self) -> None:

@@ -27,10 +27,8 @@ class OutputStream:
     def wake(self) -> None:
         """There is news."""
         self._has_news = True
-        if (waiter := self._waiter) is not None:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._waiter is not None:
+            self.nudge()
 
     def fail(self, failure: EngineDeadError) -> None:
         """There will be no more news than there is."""
@@ -41,7 +39,10 @@ class OutputStream:
         """Have whoever waits look around."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            try:
+                waiter.set_result(None)
+            except RuntimeError:  # whoever waited is gone with its event loop
+                return
 
     def abandon(self) -> None:
         """Whoever waits is gone with its event loop."""
@@ -62,5 +63,9 @@ class OutputStream:
 
     def wait(self) -> "asyncio.Future[None]":
         """Done when it is worth to `take` again."""
-        self._waiter = waiter = self._loop.create_future()
+        waiter = self._loop.create_future()
+        if self._has_news:
+            waiter.set_result(None)
+        else:
+            self._waiter = waiter
         return waiter

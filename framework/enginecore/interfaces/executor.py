@@ -125,7 +125,9 @@ class Executor(Protocol):
         ...
 
     def determine_available_memory(self) -> int:
-        """Bytes that are free for the KV cache now, measured with the weights loaded; the smallest over all ranks."""
+        """Bytes that are free for the KV cache now, measured with the weights loaded, of all ranks together: as much
+        as `get_kv_cache_specs` counts for a block, which is over all ranks too.
+        """
         ...
 
     def initialize_from_config(self, config: KVCacheConfig) -> None:
@@ -147,6 +149,9 @@ class Executor(Protocol):
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
         """Call a method of every worker and return one result per rank, in order of rank.
+
+        Workers that can be profiled offer `start_profile(folder)` and `stop_profile()`, which the utilities of these
+        names call.
 
         Raises:
             AttributeError: no such method, named.

@@ -143,6 +143,11 @@ class AsyncEngineCoreClient(Protocol):
         ...
 
     @property
+    def address(self) -> Mapping[str, Any]:
+        """Where more front ends find the engine core, as plain JSON-able data. Secret: whoever has it gets in."""
+        ...
+
+    @property
     def failure(self) -> BaseException | None:
         """Why the engine core cannot be used any more; None while it can."""
         ...
@@ -168,7 +173,9 @@ class AsyncEngineCoreClient(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Begin the shutdown as `shutdown` does, and wait for its end without stopping the event loop."""
+        """Begin the shutdown as `shutdown` does, and wait for its end without stopping the event loop. Whoever does not
+        want to wait any more calls `shutdown`, which then ends all at once.
+        """
         ...
 
     def shutdown(self) -> None:
@@ -278,9 +285,11 @@ class ChannelTransport(Protocol):
         ...
 
     def open(self, address: Mapping[str, Any], timeout: float) -> Channel:
-        """A front end's end of the line to `address`, ready to send and receive.
+        """A front end's end of the line to `address`, ready to send and receive. The other end may need to be in
+        `receive` meanwhile, to let it in.
 
         Raises:
+            ConfigurationError: this is no address of this transport.
             ConnectionError: nobody answers there within `timeout` seconds.
         """
         ...

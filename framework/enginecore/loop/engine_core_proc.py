@@ -135,7 +135,8 @@ class EngineCoreProc:
     def _goes_on(self) -> bool:
         if self._deadline is None:
             return True
-        if self._core.has_unfinished_requests() and self._clock.now() < self._deadline:
+        waiting = self._core.has_unfinished_requests() and not self._core.is_paused  # nobody can resume any more
+        if waiting and self._clock.now() < self._deadline:
             return True
         self._take_what_is_there()  # what came too late is answered all the same
         self._emit(self._core.finish_all(FinishReason.ABORT))

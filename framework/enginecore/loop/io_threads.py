@@ -14,14 +14,19 @@ from enginecore.loop.queues import Failed, Forget, FromPeer, PeerGone, Queues, T
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from enginecore.wire import (
     Abort,
+    Dead,
     Failure,
     Outputs,
+    Refused,
     Reply,
     ServerMessage,
     WireError,
     decode_client_message,
     encode,
 )
+
+SHORT = 500
+"""Characters of an error that go into any message."""
 
 
 class InputThread:
@@ -141,6 +146,12 @@ class OutputThread:
         match message:
             case Reply(call_id, failure=None):
                 yield Reply(call_id, failure=Failure.FAILED, error=f"its result {error}")
+            case Reply(call_id, failure=failure, error=why, traceback=trace) if trace or len(why) > SHORT:
+                yield Reply(call_id, failure=failure, error=why[:SHORT])
+            case Dead(reason, trace) if trace or len(reason) > SHORT:
+                yield Dead(reason[:SHORT])
+            case Refused(reason) if len(reason) > SHORT:
+                yield Refused(reason[:SHORT])
             case Outputs(EngineCoreOutputs(outputs=[_, _, *_] as outputs, timestamp=timestamp)):
                 for output in outputs:
                     yield Outputs(EngineCoreOutputs(outputs=[output], timestamp=timestamp))

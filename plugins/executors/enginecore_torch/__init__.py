@@ -1,4 +1,4 @@
-"""Executors that run real models with torch: `single`, one process on a CPU or one CUDA device."""
+"""Executors that run real models with torch, on the CPU or CUDA: `single` in this process, `multiproc` in workers."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -25,6 +25,26 @@ class SingleExecutorSettings(ComponentSettings):
     num_threads: int | None = Field(default=None, ge=1)
 
 
+class MultiprocExecutorSettings(SingleExecutorSettings):
+    """Options of the executor `multiproc`, beside those of `single`, which hold for each rank.
+
+    Attributes:
+        tensor_parallel_size: Ranks that share every layer.
+        pipeline_parallel_size: Stages, each with layers of its own, that work on different steps at a time.
+        overlap: Whether a step is sent while the one before it runs. "auto" and "on": as many in flight as there are
+            pipeline stages, two with one stage; "off": one. With "auto", one too where everything runs on the CPU and
+            the workers leave none free for scheduling.
+        execute_timeout: Seconds after which a step has failed.
+        startup_timeout: Seconds after which loading has failed.
+    """
+
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    pipeline_parallel_size: int = Field(default=1, ge=1)
+    overlap: Literal["auto", "on", "off"] = "auto"
+    execute_timeout: float = Field(default=300.0, gt=0)
+    startup_timeout: float = Field(default=600.0, gt=0)
+
+
 def make_single(settings: SingleExecutorSettings, context: ExecutorContext) -> Executor:
     """Load the model and return the executor."""
     from enginecore_torch.executor import SingleExecutor
@@ -32,14 +52,29 @@ def make_single(settings: SingleExecutorSettings, context: ExecutorContext) -> E
     return SingleExecutor.from_context(settings, context)
 
 
+def make_multiproc(settings: MultiprocExecutorSettings, context: ExecutorContext) -> Executor:
+    """Start the workers, have them load the model, and return the executor."""
+    from enginecore_torch.multiproc import MultiprocExecutor
+
+    return MultiprocExecutor(settings, context)
+
+
 @hookimpl
 def enginecore_components() -> Iterable[Component]:
     """The components of this plugin."""
-    factory: Any = make_single
+    single: Any = make_single
+    multiproc: Any = make_multiproc
     yield Component(
         kind="executor",
         name="single",
-        factory=factory,
+        factory=single,
         settings=SingleExecutorSettings,
         summary="runs a model with torch in this process, on the CPU or one CUDA device",
+    )
+    yield Component(
+        kind="executor",
+        name="multiproc",
+        factory=multiproc,
+        settings=MultiprocExecutorSettings,
+        summary="runs a model with torch in worker processes, shared out by layers, heads or both",
     )

@@ -12,11 +12,11 @@ from enginecore_torch.weights import Target
 
 
 class Model(Protocol):
-    """What the runner needs of a model."""
+    """What the runner needs of a model, or of one rank's share of it."""
 
     @property
     def layer_names(self) -> tuple[str, ...]:
-        """Names of the layers that have a KV cache, in order."""
+        """Names of the layers here that have a KV cache, in order."""
         ...
 
     @property
@@ -24,19 +24,27 @@ class Model(Protocol):
         """Where the checkpoint's tensors go, by name."""
         ...
 
+    def new_hidden(self, num_tokens: int) -> torch.Tensor:
+        """Room for what a stage takes in, of whatever content."""
+        ...
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """What the first layer takes in; see `LlamaForCausalLM.embed`."""
+        ...
+
     def forward(
         self,
-        token_ids: torch.Tensor,
+        residual: torch.Tensor,
         positions: torch.Tensor,
         kv_caches: Sequence[Any],
         metadata: Any,
         wanted: torch.Tensor,
     ) -> torch.Tensor:
-        """Hidden states of the wanted tokens of one step; see `LlamaForCausalLM.forward`."""
+        """What the layers here make of it; see `LlamaForCausalLM.forward`."""
         ...
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[n, hidden] to [n, vocab_size]."""
+        """[n, hidden] to [n, rows of the vocabulary that are here]."""
         ...
 
 

@@ -1,5 +1,7 @@
 """Where the model runs, in which dtype, and how much memory is free there."""
 
+import resource
+import sys
 from pathlib import Path
 
 import psutil
@@ -33,6 +35,28 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda", int(index or 0))
 
 
+def device_of_rank(name: str, rank: int, num_ranks: int) -> torch.device:
+    """The device of one of several ranks: the CPU for all of them, or a CUDA device for each.
+
+    Raises:
+        ConfigurationError: there are too few, or one was named for all.
+    """
+    first = resolve_device(name)
+    if first.type == "cpu" or num_ranks == 1:
+        return first
+    if ":" in name:
+        raise ConfigurationError(
+            f'device = "{name}" is one device, and each of {num_ranks} ranks needs its own: set device = "cuda", and '
+            "choose devices by CUDA_VISIBLE_DEVICES"
+        )
+    if (count := torch.cuda.device_count()) < num_ranks:
+        raise ConfigurationError(
+            f"tensor_parallel_size x pipeline_parallel_size = {num_ranks} needs as many CUDA devices, and torch sees "
+            f'{count}: lower one of them, or set device = "cpu"'
+        )
+    return torch.device("cuda", rank)
+
+
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     """The dtype of this name; "auto" is bfloat16 where the hardware multiplies it natively, else float32.
 
@@ -61,6 +85,16 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return min([int(psutil.virtual_memory().available), *cgroup_headrooms(Path("/sys/fs/cgroup"))])
+
+
+def memory_usage(device: torch.device) -> dict[str, int]:
+    """Bytes of this process: resident, the part of it that is its own, the most that ever was resident, and what torch
+    holds on its CUDA device.
+    """
+    memory = psutil.Process().memory_full_info()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    held = torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
+    return {"resident": memory.rss, "private": memory.uss, "peak_resident": peak, "device": held}
 
 
 def cgroup_headrooms(root: Path) -> list[int]:

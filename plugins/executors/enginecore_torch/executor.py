@@ -12,14 +12,10 @@ from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutpu
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import ModelSource, find_model
 from enginecore_torch import SingleExecutorSettings
-from enginecore_torch.architectures import find_architecture
-from enginecore_torch.attention import AttentionShape
-from enginecore_torch.backends import make_backends
 from enginecore_torch.device import free_memory, resolve_device, resolve_dtype
-from enginecore_torch.input_batch import InputBatch
+from enginecore_torch.loading import largest_step, load_runner
 from enginecore_torch.runner import REMOTE_METHODS, ModelRunner
-from enginecore_torch.threads import set_num_threads
-from enginecore_torch.weights import load_weights
+from enginecore_torch.threads import choose_num_threads
 
 
 class SingleExecutor:
@@ -35,12 +31,10 @@ class SingleExecutor:
         config = source.config
         self._device = resolve_device(context.device)
         dtype = resolve_dtype(context.dtype, self._device)
-        if self._device.type == "cpu":
-            set_num_threads(settings.num_threads)
-        self._context = context
-        # whether more may be asked for is the engine core's to say
-        self._longest = min(context.max_model_len or config.max_position_embeddings, config.max_position_embeddings)
-        runner = _load_runner(settings, context, source, self._longest, dtype, self._device)
+        if self._device.type == "cpu" and (threads := choose_num_threads(settings.num_threads, executor="single")):
+            torch.set_num_threads(threads)
+        self._largest_step = largest_step(context, config)
+        runner = load_runner(settings, context, source, dtype, self._device)
         self._runner: ModelRunner | None = runner
         self._spec = KVCacheSpec(context.block_size, runner.page_size_bytes)
         self._layer_names = runner.layer_names
@@ -77,15 +71,8 @@ class SingleExecutor:
         runner = self._alive()
         if self._device.type == "cuda":
             runner.initialize_kv_cache(1)
-            runner.dummy_run(self._largest_step())
+            runner.dummy_run(self._largest_step)
         return free_memory(self._device)
-
-    def _largest_step(self) -> list[int]:
-        """Prompt lengths that fill a step."""
-        context, longest = self._context, self._longest
-        count = min(context.max_num_seqs, -(-context.max_num_batched_tokens // longest))
-        tokens = min(context.max_num_batched_tokens, count * longest)
-        return [min(longest, tokens - number * longest) for number in range(count)]
 
     def initialize_from_config(self, config: KVCacheConfig) -> None:
         """Allocate the KV cache and run one token, so that kernels are made before the first request comes.
@@ -159,28 +146,3 @@ class SingleExecutor:
         callbacks, self._on_failure = self._on_failure, []
         for callback in callbacks:
             callback(error)
-
-
-def _load_runner(
-    settings: SingleExecutorSettings,
-    context: ExecutorContext,
-    source: ModelSource,
-    max_model_len: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> ModelRunner:
-    config = source.config
-    architecture = find_architecture(config.architecture, source.name)
-    shape = AttentionShape(
-        num_heads=config.num_attention_heads,
-        num_kv_heads=config.num_key_value_heads,
-        head_dim=config.head_dim,
-        block_size=context.block_size,
-        dtype=dtype,
-        device=device,
-    )
-    attention, ops = make_backends(settings.attention, settings.ops, shape)
-    model = architecture(config, ops=ops, attention=attention, num_positions=max_model_len, dtype=dtype, device=device)
-    load_weights(source.weights(dtype), model.targets, f"model {source.name!r} ({source.path})")
-    batch = InputBatch(context.max_num_seqs, max_model_len, context.block_size, config.eos_token_ids)
-    return ModelRunner(model, attention, batch, device)

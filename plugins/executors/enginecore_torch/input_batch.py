@@ -39,6 +39,21 @@ class StepInputs:
     wanted: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """Where a step's sampled tokens belong, whenever they come. A slot that was given away since takes none.
+
+    Attributes:
+        slots: int64 [sampled].
+        places: int64 [sampled]: of the new token in each request.
+        tenants: int64 [sampled]: who had the slot.
+    """
+
+    slots: np.ndarray
+    places: np.ndarray
+    tenants: np.ndarray
+
+
 class InputBatch:
     """Slots of requests: tokens, block tables, how far they are computed, and how they are sampled."""
 
@@ -51,8 +66,8 @@ class InputBatch:
         # a token sampled at the very end of the context is still stored
         self._token_ids = np.zeros((max_num_seqs, max_model_len + 1), np.int32)
         self._block_tables = np.zeros((max_num_seqs, self.blocks_for(max_model_len)), np.int32)
-        self._num_blocks, self._num_computed, self._num_tokens, self._num_prompt = (
-            np.zeros(max_num_seqs, np.int64) for _ in range(4)
+        self._num_blocks, self._num_computed, self._num_tokens, self._num_prompt, self._tenants = (
+            np.zeros(max_num_seqs, np.int64) for _ in range(5)
         )
         self._temperature, self._top_p = (np.zeros(max_num_seqs, np.float32) for _ in range(2))
         self._top_k, self._min_tokens, self._num_logprobs = (np.zeros(max_num_seqs, np.int64) for _ in range(3))
@@ -81,6 +96,7 @@ class InputBatch:
         if not self._free_slots:
             raise StepError(f"the plan holds more than max_num_seqs = {len(self._ending)} requests")
         slot = self._slot_of[request.request_id] = self._free_slots.pop()
+        self._tenants[slot] += 1
         self._token_ids[slot, : len(request.token_ids)] = request.token_ids
         self._num_tokens[slot] = len(request.token_ids)
         self._num_prompt[slot] = request.num_prompt_tokens
@@ -208,8 +224,14 @@ class InputBatch:
             num_logprobs=self._num_logprobs[slots],
         )
 
-    def append(self, inputs: StepInputs, token_ids: list[int]) -> None:
-        """Store the sampled tokens: they are the next step's inputs."""
+    def grow(self, inputs: StepInputs) -> SampledRows:
+        """Every sampled request is longer by one token, whose value `fill` gives."""
         slots = inputs.sampled_slots
-        self._token_ids[slots, self._num_tokens[slots]] = token_ids
+        rows = SampledRows(slots, self._num_tokens[slots], self._tenants[slots])
         self._num_tokens[slots] += 1
+        return rows
+
+    def fill(self, rows: SampledRows, token_ids: list[int]) -> None:
+        """Store the sampled tokens: they are inputs of steps to come."""
+        held = self._tenants[rows.slots] == rows.tenants
+        self._token_ids[rows.slots[held], rows.places[held]] = np.array(token_ids, np.int32)[held]

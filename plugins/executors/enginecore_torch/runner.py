@@ -11,27 +11,43 @@ from enginecore.messages import ModelRunnerOutput, NewRequestData, PositionLogpr
 from enginecore.sampling import SamplingParams
 from enginecore_torch.architectures import Model
 from enginecore_torch.attention import AttentionBackend
-from enginecore_torch.input_batch import InputBatch, StepInputs
+from enginecore_torch.communicator import Communicator
+from enginecore_torch.device import memory_usage
+from enginecore_torch.input_batch import InputBatch, SampledRows, StepInputs
+from enginecore_torch.parallel import Shard
 from enginecore_torch.profiling import Profiler
 from enginecore_torch.sampler import Sampled, sample
 
 BAD_LOGITS = "the model gave no usable logits for this request (not a number, or every token is banned)"
 
 
-REMOTE_METHODS = ("attention_backend", "num_requests", "start_profile", "stop_profile")
+REMOTE_METHODS = ("attention_backend", "memory_usage", "num_requests", "start_profile", "stop_profile")
 """What `collective_rpc` reaches."""
 
 
 class ModelRunner:
-    """One rank's model, KV cache and requests."""
+    """One rank's share of the model, its KV cache, and its requests. All ranks run the same plans in the same order."""
 
-    def __init__(self, model: Model, attention: AttentionBackend, batch: InputBatch, device: torch.device) -> None:
+    def __init__(
+        self,
+        model: Model,
+        attention: AttentionBackend,
+        batch: InputBatch,
+        device: torch.device,
+        *,
+        shard: Shard,
+        communicator: Communicator,
+    ) -> None:
         self._model = model
         self._attention = attention
         self._batch = batch
         self._device = device
+        self._shard = shard
+        self._communicator = communicator
         self._kv_caches: list[Any] = []
-        self._profiler = Profiler(rank=0, device=device)
+        self._num_blocks = 0
+        self._untold: dict[int, SampledRows] = {}  # by step: rows whose tokens the last stage knows
+        self._profiler = Profiler(shard.rank, device)
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -45,12 +61,18 @@ class ModelRunner:
 
     def initialize_kv_cache(self, num_blocks: int) -> None:
         """Allocate `num_blocks` blocks per layer, instead of what there was."""
+        self._num_blocks = num_blocks
         self._kv_caches.clear()
         self._kv_caches.extend(self._attention.new_kv_cache(num_blocks) for _ in self._model.layer_names)
 
     def num_requests(self) -> int:
         """Requests that the worker knows."""
         return len(self._batch)
+
+    def memory_usage(self) -> dict[str, int]:
+        """Bytes: what this rank's process holds, and what its KV cache takes; see `device.memory_usage`."""
+        layers = len(self._kv_caches)
+        return {**memory_usage(self._device), "kv_cache": self._num_blocks * layers * self.page_size_bytes}
 
     def attention_backend(self) -> str:
         """Name of the attention backend in use."""
@@ -85,10 +107,16 @@ class ModelRunner:
         counts = {request.request_id: len(request.token_ids) for request in requests}
         self.execute(SchedulerOutput(step=-1, new_requests=requests, num_scheduled_tokens=counts))
         self.execute(SchedulerOutput(step=-1, finished_ids=list(counts)))
+        self._untold.clear()
+
+    def learn(self, step: int, token_ids: list[int]) -> None:
+        """What the last stage sampled in a step, in order of its rows. Comes before any step that computes them."""
+        if (rows := self._untold.pop(step, None)) is not None:
+            self._batch.fill(rows, token_ids)
 
     @torch.inference_mode()
-    def execute(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
-        """One step.
+    def execute(self, scheduled: SchedulerOutput) -> ModelRunnerOutput | None:
+        """One step. None: another rank has the answer.
 
         Raises:
             StepError: the plan contradicts what the worker knows.
@@ -100,8 +128,14 @@ class ModelRunner:
         inputs = self._batch.prepare(counts)
         hidden = self._forward(inputs)
         self._batch.advance(inputs)
+        if hidden is None:
+            self._untold[scheduled.step] = self._batch.grow(inputs)
+            return None
         sampled = self._sample(inputs, hidden)
-        return _answer(scheduled.step, inputs, sampled, errors)
+        rows = self._batch.grow(inputs)
+        if self._shard.is_first:
+            self._batch.fill(rows, self._shared(sampled, len(hidden)))
+        return None if sampled is None else _answer(scheduled.step, inputs, sampled, errors)
 
     def _update_requests(self, scheduled: SchedulerOutput) -> dict[str, str]:
         """What is gone applies before what is new. Returns an error per request that is refused."""
@@ -117,23 +151,59 @@ class ModelRunner:
             self._batch.update(delta)
         return errors
 
-    def _forward(self, inputs: StepInputs) -> torch.Tensor:
+    def _forward(self, inputs: StepInputs) -> torch.Tensor | None:
+        """Hidden states of the sampled rows; None if they are in another stage."""
         if not self._kv_caches:
             raise StepError("a step came before the KV cache was initialised")
-        return self._model.forward(
-            self._tensor(inputs.token_ids),
+        hidden = self._model.forward(
+            self._residual(inputs),
             self._tensor(inputs.positions),
             self._kv_caches,
             self._attention.prepare(inputs.attention),
             self._tensor(inputs.wanted),
         )
+        if self._shard.is_last:
+            return hidden
+        self._communicator.send(hidden)
+        return None
 
-    def _sample(self, inputs: StepInputs, hidden: torch.Tensor) -> Sampled:
+    def _residual(self, inputs: StepInputs) -> torch.Tensor:
+        if self._shard.is_first:
+            return self._model.embed(self._tensor(inputs.token_ids))
+        residual = self._model.new_hidden(len(inputs.token_ids))
+        self._communicator.receive(residual)
+        return residual
+
+    def _sample(self, inputs: StepInputs, hidden: torch.Tensor) -> Sampled | None:
+        """The chosen tokens, on the first rank of the last stage; None on its others."""
         if not len(hidden):
-            return Sampled([], [], {})
-        sampled = sample(self._model.compute_logits(hidden), self._batch.sampling(inputs))
-        self._batch.append(inputs, sampled.token_ids)
-        return sampled
+            return Sampled([], [], {}) if self._shard.leads else None
+        logits, batch = self._model.compute_logits(hidden), self._batch.sampling(inputs)
+        if not self._shard.is_shared:
+            return sample(logits, batch)
+        if batch is None:
+            return self._most_likely(logits)
+        whole = self._communicator.gather(logits, [len(rows) for rows in self._shard.all_vocab])
+        return None if whole is None else sample(whole, batch)
+
+    def _most_likely(self, logits: torch.Tensor) -> Sampled | None:
+        """Greedy over all ranks of the stage: each sends its best, not its logits."""
+        values, tokens = logits.max(-1)
+        best = torch.stack((values.double(), (tokens + self._shard.vocab.start).double()), dim=-1)
+        every = self._communicator.gather(best, [2] * len(self._shard.all_vocab))
+        if every is None:
+            return None
+        chosen = sample(every[:, 0::2], None)
+        token_ids = every[:, 1::2].gather(-1, torch.tensor(chosen.token_ids, device=every.device).unsqueeze(-1))
+        return Sampled(token_ids.squeeze(-1).long().tolist(), chosen.bad_rows, {})
+
+    def _shared(self, sampled: Sampled | None, count: int) -> list[int]:
+        """What one rank of the stage has sampled, on all of them."""
+        if count and self._shard.is_shared:
+            token_ids = torch.tensor(sampled.token_ids if sampled else [0] * count, device=self._device)
+            self._communicator.broadcast(token_ids)
+            return [int(token) for token in token_ids]
+        return sampled.token_ids if sampled else []
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)

@@ -1,6 +1,6 @@
 """Weights of a Hugging Face folder: model.safetensors, or shards with an index. Memory-mapped, one tensor at a time."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -19,6 +19,17 @@ INDEX_FILE = "model.safetensors.index.json"
 
 # names of the safetensors format -> torch's
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+PartOf = Callable[[str, tuple[int, ...]], tuple[slice, ...] | None]
+"""From a tensor's name and whole shape to the part of it that is wanted: () is all of it, None nothing."""
+
+_REOPEN_AFTER = 64 << 20
+"""Bytes that were read of a mapped file after which it is mapped anew: pages that were touched stay until then."""
+
+
+def everything(name: str, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The `PartOf` that wants all tensors whole."""
+    return ()
 
 
 class _Index(msgspec.Struct):
@@ -47,12 +58,19 @@ class Checkpoint:
                     counts[dtype] = counts.get(dtype, 0) + 1
         return max(counts, key=lambda dtype: counts[dtype])
 
-    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
-        """Name and tensor, cast to `dtype`; a tensor stored in it is a private mapping of the file."""
+    def weights(self, dtype: "torch.dtype", part_of: PartOf = everything) -> "Iterator[tuple[str, torch.Tensor]]":
+        """Name and wanted part, cast to `dtype`; one that is stored in it is a private mapping of the file."""
         for file, names in self._names_by_file.items():
-            with _open(file, "pt") as tensors:
-                for name in names:
-                    yield name, tensors.get_tensor(name).to(dtype)
+            tensors, read = _open(file, "pt"), 0
+            for name in names:
+                shape = tuple(tensors.get_slice(name).get_shape())
+                part = part_of(name, shape)
+                if part is None:
+                    continue
+                if read > _REOPEN_AFTER:
+                    tensors, read = _open(file, "pt"), 0
+                read += prod(shape) * dtype.itemsize
+                yield name, (tensors.get_slice(name)[part] if part else tensors.get_tensor(name)).to(dtype)
 
     def _find(self) -> Mapping[Path, set[str]]:
         """Weight files, with the names that the index promises for each; without an index none."""

@@ -16,7 +16,7 @@ import msgspec
 
 from enginecore.errors import ModelError
 from enginecore_models.cache import cached_folder, cached_or_temporary_folder, content_hash
-from enginecore_models.checkpoint import WEIGHTS_FILE, Checkpoint, write_safetensors
+from enginecore_models.checkpoint import WEIGHTS_FILE, Checkpoint, PartOf, everything, write_safetensors
 from enginecore_models.config import CONFIG_FILE, ModelConfig, read_config
 
 if TYPE_CHECKING:
@@ -59,12 +59,15 @@ class ConvertedGGUF:
         with self._part(part, self._write_tokenizer) as folder:
             yield folder
 
-    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
-        """Name and tensor in `dtype`, from the copy; made first if need be, one tensor in memory at a time."""
-        name = str(dtype).removeprefix("torch.")
-        key = self._key(f"weights-{name}")
-        folder = cached_folder("converted", key, lambda folder: self._write_weights(folder, dtype))
-        return self._file.weights(dtype) if folder is None else Checkpoint(folder).weights(dtype)
+    def prepare(self, dtype: "torch.dtype") -> Path | None:
+        """Make the copy in `dtype` if there is none, one tensor in memory at a time; None: it cannot be kept."""
+        key = self._key(f"weights-{str(dtype).removeprefix('torch.')}")
+        return cached_folder("converted", key, lambda folder: self._write_weights(folder, dtype))
+
+    def weights(self, dtype: "torch.dtype", part_of: PartOf = everything) -> "Iterator[tuple[str, torch.Tensor]]":
+        """Name and wanted part in `dtype`, from the copy, which is made first if need be."""
+        folder = self.prepare(dtype)
+        return (self._file if folder is None else Checkpoint(folder)).weights(dtype, part_of)
 
     def _part(self, name: str, build: Callable[[Path], None]) -> AbstractContextManager[Path]:
         return cached_or_temporary_folder("converted", self._key(name), build)

@@ -13,6 +13,7 @@ from gguf import GGMLQuantizationType, GGUFReader
 from gguf.quants import dequantize
 
 from enginecore.errors import ModelError
+from enginecore_models.checkpoint import PartOf, everything
 
 if TYPE_CHECKING:
     import torch
@@ -125,13 +126,16 @@ class GGUFFile:
             raise ModelError(f"{self._path} holds no {name!r}, nor what it is called in GGUF: download it again")
         return tuple(int(size) for size in reversed(self._tensors[name].shape))
 
-    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
-        """Each weight dequantised to float32, its layout as in Hugging Face's files, then cast to `dtype`."""
+    def weights(self, dtype: "torch.dtype", part_of: PartOf = everything) -> "Iterator[tuple[str, torch.Tensor]]":
+        """The wanted part of each weight: dequantised to float32, as Hugging Face lays it out, cast to `dtype`."""
         import torch
 
         heads = self._of_architecture("attention.head_count")
         kv_heads = self._of_architecture("attention.head_count_kv", heads)
         for name, tensor in self._tensors.items():
+            part = part_of(name, self.shape(name))
+            if part is None:
+                continue
             try:
                 values = dequantize(tensor.data, tensor.tensor_type)
             except NotImplementedError as error:
@@ -143,6 +147,7 @@ class GGUFFile:
                 values = _unpermute(values, heads)
             elif ".k_proj." in name:
                 values = _unpermute(values, kv_heads)
+            values = values[part]
             # astype copies: the mapped file is read-only, which torch tensors cannot be
             yield name, torch.from_numpy(values.astype("float32", copy=not values.flags.writeable)).to(dtype)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from enginecore.errors import ModelError
-from enginecore_models.checkpoint import Checkpoint
+from enginecore_models.checkpoint import Checkpoint, PartOf, everything
 from enginecore_models.config import ModelConfig, read_config
 from enginecore_models.conversion import ConvertedGGUF, is_gguf
 from enginecore_models.location import MODEL_FILES, locate
@@ -33,9 +33,14 @@ class ModelSource(Protocol):
         """What the model says about itself."""
         ...
 
-    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
+    def prepare(self, dtype: "torch.dtype") -> object:
+        """Do once what makes reading in `dtype` quick, for all processes that are about to read."""
+        ...
+
+    def weights(self, dtype: "torch.dtype", part_of: PartOf = ...) -> "Iterator[tuple[str, torch.Tensor]]":
         """Every weight once, in any order: Hugging Face's name and layout, on the CPU, cast to `dtype`.
 
+        `part_of` is asked about each in turn, and no more than the part that it wants is read; by default everything.
         A tensor may be a private mapping of the file: reading it is what loads it. The stream holds one tensor at a
         time, so a caller that copies or moves each before it asks for the next never has the model twice.
 
@@ -54,8 +59,11 @@ class FolderSource:
     config: ModelConfig
     checkpoint: Checkpoint
 
-    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
-        return self.checkpoint.weights(dtype)
+    def prepare(self, dtype: "torch.dtype") -> None:
+        """Nothing to do."""
+
+    def weights(self, dtype: "torch.dtype", part_of: PartOf = everything) -> "Iterator[tuple[str, torch.Tensor]]":
+        return self.checkpoint.weights(dtype, part_of)
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,11 @@ class GGUFSource:
     config: ModelConfig
     converted: ConvertedGGUF
 
-    def weights(self, dtype: "torch.dtype") -> "Iterator[tuple[str, torch.Tensor]]":
-        return self.converted.weights(dtype)
+    def prepare(self, dtype: "torch.dtype") -> None:
+        self.converted.prepare(dtype)
+
+    def weights(self, dtype: "torch.dtype", part_of: PartOf = everything) -> "Iterator[tuple[str, torch.Tensor]]":
+        return self.converted.weights(dtype, part_of)
 
 
 def find_model(model: str) -> ModelSource:

@@ -86,7 +86,10 @@ class Line:
         self._place.hide(self.name)
 
     def close_slowly(self, linger: float) -> None:
-        """Let what was sent leave, for so many seconds; `wait` waits for that."""
+        """Let what was sent leave, for so many seconds; `wait` waits for that.
+
+        A peer that ends meanwhile need not shorten it: ZMQ may keep what was meant for it to the last.
+        """
         self.socket.close(round(linger * 1000))
         self._place.hide(self.name)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.conformance.transports import CHANNEL_CHECKS, parametrize, prepare
+from enginecore.conformance.transports import CHANNEL_CHECKS, CLIENT_CHECKS, parametrize, prepare
 from tests.conformance.transports.example import UNIX
 
 
@@ -21,14 +21,21 @@ def test_zmq(check):
     check()
 
 
-OVER_TCP = [item for item in prepare("zmq", settings={"address": "tcp://127.0.0.1"}) if item.check in CHANNEL_CHECKS]
+def channel_checks(component, **options):
+    return [item for item in prepare(component, **options) if item.check in CHANNEL_CHECKS]
 
 
-@pytest.mark.parametrize("check", OVER_TCP, ids=str)
+@pytest.mark.parametrize("check", channel_checks("zmq", settings={"address": "tcp://127.0.0.1"}), ids=str)
 def test_zmq_over_tcp(check):
     check()
 
 
-@parametrize(UNIX.COMPONENT)
+@pytest.mark.parametrize("check", channel_checks(UNIX.COMPONENT), ids=str)
 def test_unix_socket(check):
+    check()
+
+
+@pytest.mark.full  # each starts an engine; the kernel's part of it is checked behind zmq
+@pytest.mark.parametrize("check", [item for item in prepare(UNIX.COMPONENT) if item.check in CLIENT_CHECKS], ids=str)
+def test_clients_over_a_unix_socket(check):
     check()

@@ -20,6 +20,7 @@ def test_the_bug_is_caught(mutant):
     assert result.right
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("check", [item for item in prepare(PLAIN) if item.check in CHANNEL_CHECKS], ids=str)
 def test_without_a_bug(check):
     check()

@@ -4,6 +4,7 @@ import contextlib
 import select
 import threading
 import time
+from typing import Any
 
 from enginecore_zmq.settings import ZmqSettings
 from enginecore_zmq.transport import ZmqTransport
@@ -23,7 +24,7 @@ def wait(end, seconds=PATIENCE):
     return bool(poll.poll(seconds * 1000))
 
 
-def take(end):
+def take(end: Any) -> Any:
     """The next that an end has, which must come."""
     deadline = time.monotonic() + PATIENCE
     while (item := end.receive()) is None:
@@ -36,7 +37,7 @@ def plain(frames):
     return None if frames is None else [bytes(frame) for frame in frames]
 
 
-def take_plain(end):
+def take_plain(end: Any) -> Any:
     """As `take`, with frames as bytes."""
     item = take(end)
     return (item[0], plain(item[1])) if isinstance(item, tuple) else plain(item)

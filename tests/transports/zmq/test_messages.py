@@ -5,6 +5,7 @@ import hashlib
 import os
 import select
 import selectors
+from typing import Any
 
 import pytest
 
@@ -199,7 +200,7 @@ def test_an_asyncio_loop_can_wait_for_a_front_ends_end(zmq, server):
 
     async def run():
         loop = asyncio.get_running_loop()
-        received: asyncio.Queue[list[bytes]] = asyncio.Queue()
+        received: asyncio.Queue[Any] = asyncio.Queue()
 
         def read():
             while (frames := channel.receive()) is not None:

@@ -193,18 +193,19 @@ def two_servers_stand_side_by_side(bench: ChannelBench) -> None:
     """Two engine cores in one process, made by one transport or by two, share nothing; the end of one is none of the
     other's affair.
     """
-    one, other, third = bench.listen(), bench.listen(), bench.listen(transport=bench.make_transport())
-    pairs = [(server, *bench.join(server)) for server in (one, other, third)]
-    for number, (server, channel, peer) in enumerate(pairs):
-        server.send(peer, numbered("down", number))
-        channel.send(numbered("up", number))
-    for number, (server, channel, peer) in enumerate(pairs):
-        expect(bench.take_from(server, peer), numbered("up", number), f"to engine core {number} of three")
-        expect(bench.take(channel), numbered("down", number), f"to the front end of engine core {number} of three")
-    one.close(0.0)
-    bench.take_end(pairs[0][1])
-    for server, channel, peer in pairs[1:]:
-        _expect_talk(bench, server, channel, peer)
+    servers = [bench.listen(), bench.listen(), bench.listen(transport=bench.make_transport())]
+    lines = [(server, bench.join(server)) for server in servers]
+    for number, (server, front_end) in enumerate(lines):
+        server.send(front_end.peer, numbered("down", number))
+        front_end.channel.send(numbered("up", number))
+    for number, (server, front_end) in enumerate(lines):
+        up, down = bench.take_from(server, front_end.peer), bench.take(front_end.channel)
+        expect(up, numbered("up", number), f"to engine core {number} of three")
+        expect(down, numbered("down", number), f"to the front end of engine core {number} of three")
+    servers[0].close(0.0)
+    bench.take_end(lines[0][1].channel)
+    for server, front_end in lines[1:]:
+        _expect_talk(bench, server, *front_end)
 
 
 def _expect_talk(bench: ChannelBench, server: ServerChannel, channel: Channel, peer: bytes) -> None:

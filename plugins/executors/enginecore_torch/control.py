@@ -1,0 +1,233 @@
+"""What the executor `multiproc` and its workers say to each other, and how: msgpack over a pair of sockets.
+
+Free of torch. Every order goes to all ranks, in the same order, and has a number that its answers name.
+"""
+
+import socket
+import time
+import traceback
+from typing import Any
+
+import msgspec
+
+from enginecore import errors
+from enginecore.errors import EngineCoreError, RemoteError
+from enginecore.messages import Message, ModelRunnerOutput, SchedulerOutput
+
+_HEADER = 8
+_CHUNK = 1 << 18
+MAX_TRACEBACK = 20_000
+
+
+# -- executor -> workers -------------------------------------------------------------------------------
+
+
+class Step(Message, tag=1):
+    """Run a step.
+
+    Attributes:
+        number: Of the order.
+        plan: What to run.
+        told: Tokens of earlier steps that the first stage has not seen: number of the step, a token per sampled row.
+    """
+
+    number: int
+    plan: SchedulerOutput
+    told: list[tuple[int, list[int]]]
+
+
+class Call(Message, tag=2):
+    """Call a method of the runner."""
+
+    number: int
+    method: str
+    args: list[Any]
+
+
+class Measure(Message, tag=3):
+    """Say how much memory is free for the KV cache."""
+
+    number: int
+
+
+class Initialize(Message, tag=4):
+    """Allocate the KV cache and warm up."""
+
+    number: int
+    num_blocks: int
+
+
+# -- workers -> executor -------------------------------------------------------------------------------
+
+
+class Ready(Message, tag=1):
+    """The first message: weights are loaded.
+
+    Attributes:
+        dtype: Of weights and activations.
+        device: Where this rank runs.
+        page_size_bytes: What one block of one layer takes here.
+    """
+
+    dtype: str
+    device: str
+    page_size_bytes: int
+
+
+class Result(Message, tag=2):
+    """What an order gave."""
+
+    number: int
+    value: Any = None
+
+
+class StepDone(Message, tag=3):
+    """What a step gave. From the output rank."""
+
+    number: int
+    output: ModelRunnerOutput
+
+
+class CallFailed(Message, tag=4):
+    """The method raised, or there is none. The worker goes on."""
+
+    number: int
+    kind: str
+    message: str
+    traceback: str
+
+
+class Failed(Message, tag=5):
+    """The last message: this rank has failed and ends.
+
+    Attributes:
+        kind: Class of the error.
+        message: Its text.
+        traceback: As text.
+        when: Seconds on the clock that all processes of this machine share.
+    """
+
+    kind: str
+    message: str
+    traceback: str
+    when: float
+
+
+Order = Step | Call | Measure | Initialize
+Answer = Ready | Result | StepDone | CallFailed | Failed
+
+_encoder = msgspec.msgpack.Encoder()
+_orders = msgspec.msgpack.Decoder(Order)
+_answers = msgspec.msgpack.Decoder(Answer)
+
+
+def encode(message: Order | Answer) -> bytes:
+    """The message with its length before it.
+
+    Raises:
+        TypeError: it holds something that has no plain form.
+    """
+    data = _encoder.encode(message)
+    return len(data).to_bytes(_HEADER, "big") + data
+
+
+class WorkerEnd:
+    """The worker's end of the pair."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._socket.set_inheritable(False)
+        self._stream = self._socket.makefile("rb", buffering=_CHUNK)
+
+    def fileno(self) -> int:
+        """Hangs up when the executor does."""
+        return self._socket.fileno()
+
+    def send(self, answer: Answer) -> None:
+        """Tell the executor."""
+        self._socket.sendall(encode(answer))
+
+    def receive(self) -> Order | None:
+        """The next order; waits for it without using the CPU. None: the executor has gone, or let go."""
+        header = self._stream.read(_HEADER)
+        data = self._stream.read(int.from_bytes(header, "big"))
+        if len(header) < _HEADER or not data:
+            return None
+        order: Order = _orders.decode(data)
+        return order
+
+
+class ExecutorEnd:
+    """The executor's end of the pair. One thread receives while others send, each under the executor's lock."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._buffer = bytearray()
+
+    def fileno(self) -> int:
+        """Readable when there is an answer, and when the worker has gone."""
+        return self._socket.fileno()
+
+    def send(self, data: bytes) -> None:
+        """Send an encoded order. OSError: the worker has gone."""
+        self._socket.sendall(data)
+
+    def receive(self) -> list[Answer]:
+        """All answers that are there now."""
+        while True:
+            try:
+                data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except OSError:  # the worker has gone
+                data = b""
+            self._buffer += data
+            if len(data) < _CHUNK:
+                break
+        answers = []
+        while len(self._buffer) >= _HEADER:
+            end = _HEADER + int.from_bytes(self._buffer[:_HEADER], "big")
+            if len(self._buffer) < end:
+                break
+            answers.append(_answers.decode(self._buffer[_HEADER:end]))
+            del self._buffer[:end]
+        return answers
+
+    def close(self) -> None:
+        """Hang up; a sender that waits is woken."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()
+
+
+# -- errors --------------------------------------------------------------------------------------------
+
+
+def failed(error: BaseException) -> Failed:
+    """A worker's last word."""
+    return Failed(type(error).__name__, str(error), _text(error), time.monotonic())
+
+
+def call_failed(number: int, error: Exception) -> CallFailed:
+    """What becomes of a call whose method raised."""
+    return CallFailed(number, type(error).__name__, str(error), _text(error))
+
+
+def _text(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
+
+
+def remote_error(rank: int, report: Failed | CallFailed) -> Exception:
+    """The error as the executor raises it: of its own class if that is one of enginecore's, its traceback the cause."""
+    known = getattr(errors, report.kind, None)
+    error: Exception
+    if report.kind == "AttributeError":
+        error = AttributeError(report.message)
+    elif isinstance(known, type) and issubclass(known, EngineCoreError):
+        error = known(report.message)
+    else:
+        error = EngineCoreError(f"rank {rank} failed: {report.kind}: {report.message}")
+    error.__cause__ = RemoteError(report.traceback)
+    return error

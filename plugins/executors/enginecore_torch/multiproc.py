@@ -1,0 +1,205 @@
+"""The executor `multiproc`: a model shared out over worker processes. Free of torch: the workers have it."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from enginecore.errors import ConfigurationError, EngineCoreError
+from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
+from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
+from enginecore.plugin import ExecutorContext
+from enginecore_models.source import find_model
+from enginecore_torch import MultiprocExecutorSettings
+from enginecore_torch.control import Call, Initialize, Measure, Order
+from enginecore_torch.parallel import Layout, shard_of
+from enginecore_torch.threads import choose_num_threads, count_usable_cpus
+from enginecore_torch.workers import WorkerGroup
+
+logger = logging.getLogger(__name__)
+
+WORKER = "enginecore_torch.worker:main"
+PATIENCE = 60.0
+"""Seconds that ranks wait for one another beyond the executor's own timeouts: it is the one to say what is late."""
+
+
+class MultiprocExecutor:
+    """Sends every plan to all ranks, which run it at the same time or stage after stage; one of them answers."""
+
+    def __init__(self, settings: MultiprocExecutorSettings, context: ExecutorContext, *, worker: str = WORKER) -> None:
+        """Start the workers and wait until they have loaded the model that the context names.
+
+        Args:
+            settings: How the model is shared out.
+            context: What to load.
+            worker: "module:function" that runs a rank.
+
+        Raises:
+            ConfigurationError: the model cannot be shared out like this, or devices, dtype or backends cannot be had.
+            ModelError: the model is not supported, or its files are not what its configuration says.
+            EngineCoreError: a worker did not start, or not in time.
+        """
+        source = find_model(context.model)
+        self._config, self._settings, self._block_size = source.config, settings, context.block_size
+        self._layout = Layout(settings.tensor_parallel_size, settings.pipeline_parallel_size)
+        self._layout.check(self._config)
+        threads = choose_num_threads(settings.num_threads, executor="multiproc", num_processes=self._layout.num_ranks)
+        payload = {
+            "path": str(source.path),
+            "settings": settings.model_dump(mode="json"),
+            "context": {f.name: getattr(context, f.name) for f in fields(context) if f.name != "clock"},
+            "num_threads": threads,
+            "patience": max(settings.startup_timeout, settings.execute_timeout) + PATIENCE,
+        }
+        self._untold: deque[tuple[int, list[int]]] = deque()
+        self._group = WorkerGroup(
+            worker, payload, self._layout.num_ranks, step_timeout=settings.execute_timeout, heard=self._hear
+        )
+        try:
+            self._ranks = self._group.await_ready(settings.startup_timeout)
+        except BaseException:
+            self._group.shutdown()
+            raise
+        self._on_cpu = {rank.device for rank in self._ranks} == {"cpu"}
+        self._depth = self._choose_depth(threads or 1)
+        self._model_info = ModelInfo(
+            name=context.model,
+            max_model_len=self._config.max_position_embeddings,
+            vocab_size=self._config.vocab_size,
+            eos_token_ids=tuple(self._config.eos_token_ids),
+            dtype=self._ranks[0].dtype,
+            device=", ".join(dict.fromkeys(rank.device for rank in self._ranks)),
+        )
+        logger.info(
+            "%d ranks (tensor parallel %d, pipeline parallel %d) on %s, %d steps in flight at most",
+            self._layout.num_ranks, self._layout.tensor, self._layout.pipeline, self._model_info.device, self._depth,
+        )  # fmt: skip
+
+    def _choose_depth(self, num_threads: int) -> int:
+        """Batches in flight at most."""
+        overlap = self._settings.overlap
+        if overlap == "off":
+            return 1
+        if self._layout.pipeline > 1:
+            return self._layout.pipeline
+        # scheduling while the model runs pays only if it has a CPU of its own
+        crowded = self._on_cpu and num_threads * self._layout.num_ranks >= count_usable_cpus()
+        return 1 if overlap == "auto" and crowded else 2
+
+    @property
+    def capabilities(self) -> ExecutorCapabilities:
+        """With one stage sampled tokens stay where the next step needs them. With several, a request that were in
+        two steps at once would only make one stage wait for another: its token comes back first.
+        """
+        return ExecutorCapabilities(max_concurrent_batches=self._depth, feeds_tokens=self._layout.pipeline == 1)
+
+    @property
+    def model_info(self) -> ModelInfo:
+        return self._model_info
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Process ids in order of rank."""
+        return self._group.pids
+
+    @property
+    def directory(self) -> Path:
+        """Private to this executor, and gone with it."""
+        return self._group.directory
+
+    # -- KV cache --------------------------------------------------------------------------------------------------
+
+    def get_kv_cache_specs(self) -> Mapping[str, KVCacheSpec]:
+        """Of all layers; the page of a layer is what all ranks that share it take for a block, together."""
+        specs = {}
+        for stage in range(self._layout.pipeline):
+            ranks = self._layout.ranks_of(stage)
+            page = sum(self._ranks[rank].page_size_bytes for rank in ranks)
+            for layer in shard_of(self._config, self._layout, ranks.start).layers:
+                specs[f"model.layers.{layer}"] = KVCacheSpec(self._block_size, page)
+        return specs
+
+    def determine_available_memory(self) -> int:
+        """Bytes on all ranks together. Where each has a device of its own, the one with room for the fewest blocks
+        decides; on the CPU they share what there is.
+        """
+        free = self._ask(Measure)
+        if self._on_cpu:
+            return int(min(free))
+        layers = [len(shard_of(self._config, self._layout, rank).layers) for rank in range(self._layout.num_ranks)]
+        blocks = [rank.page_size_bytes * count for rank, count in zip(self._ranks, layers, strict=True)]
+        return min(int(room) // block for room, block in zip(free, blocks, strict=True)) * sum(blocks)
+
+    def initialize_from_config(self, config: KVCacheConfig) -> None:
+        """Allocate the KV cache and run one token, so that kernels are made before the first request comes.
+
+        Raises:
+            ConfigurationError: the configuration is not for this model.
+        """
+        names = set(self.get_kv_cache_specs())
+        if len(config.groups) != 1 or set(config.groups[0]) != names:
+            raise ConfigurationError(
+                f"the KV cache must be one group of the {len(names)} layers that were specified, "
+                f"got {len(config.groups)} groups of {[len(group) for group in config.groups]} layers"
+            )
+        if config.block_size != self._block_size:
+            raise ConfigurationError(
+                f"the KV cache has block_size {config.block_size}, the executor was built for {self._block_size}"
+            )
+        self._ask(lambda number: Initialize(number, config.num_blocks))
+
+    def _ask(self, order: Callable[[int], Order]) -> list[Any]:
+        timeout = self._settings.startup_timeout
+        try:
+            return self._group.send(order).result(timeout)
+        except FutureTimeout:
+            raise EngineCoreError(
+                f"the ranks did not set up the KV cache within startup_timeout = {timeout:g} seconds; if they need "
+                "longer, raise executor.multiproc.startup_timeout"
+            ) from None
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def execute_model(self, scheduled: SchedulerOutput) -> "Future[ModelRunnerOutput | None]":
+        return self._group.send_step(scheduled, [self._untold.popleft() for _ in range(len(self._untold))])
+
+    def _hear(self, output: ModelRunnerOutput) -> None:
+        """The first stage learns the tokens with the next plan: nothing that it computes before needs them."""
+        if self._layout.pipeline > 1 and output.request_ids:
+            self._untold.append((output.step, [tokens[0] if tokens else 0 for tokens in output.sampled_token_ids]))
+
+    def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
+        """Never wanted: `execute_model` samples."""
+        self.check_health()
+        future: Future[ModelRunnerOutput] = Future()
+        future.set_exception(EngineCoreError(f"step {step} does not wait for sampling: execute_model has sampled it"))
+        return future
+
+    # -- the rest --------------------------------------------------------------------------------------------------
+
+    def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
+        """Call one of the runner's `REMOTE_METHODS` on every rank. No timeout is `execute_timeout`: a rank that hangs
+        is not waited for without end. A late answer is dropped, and no other call gets it.
+        """
+        seconds = self._settings.execute_timeout if timeout is None else timeout
+        future = self._group.send(lambda number: Call(number, method, list(args)))
+        try:
+            return future.result(seconds)
+        except FutureTimeout:
+            if future.done():
+                raise
+            raise TimeoutError(f"not all ranks have answered the call of {method!r} within {seconds:g} s") from None
+
+    def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
+        """A failure that came before is reported at once."""
+        self._group.call_on_failure(callback)
+
+    def check_health(self) -> None:
+        self._group.check()
+
+    def shutdown(self) -> None:
+        self._group.shutdown()

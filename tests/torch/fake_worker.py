@@ -1,0 +1,130 @@
+"""Workers for tests: one without a model, and the real one; both fail when and how they are told.
+
+Faults at start come in the environment, those of steps in the plan's extensions, those of calls by their names.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from enginecore.messages import ModelRunnerOutput, SchedulerOutput
+from enginecore_torch.control import Ready
+from enginecore_torch.worker import run
+
+FAULTS = "FAKE_WORKER_FAULTS"
+DEVICE = "FAKE_WORKER_DEVICE"
+
+
+class PeculiarError(Exception):
+    """Cannot be made from a message."""
+
+    def __init__(self, code: int, place: str) -> None:
+        super().__init__(f"{code} at {place}")
+
+
+def misbehave(what: str) -> None:
+    """Do it."""
+    if what == "raise":
+        raise PeculiarError(17, "the fake worker")
+    if what == "exit":
+        os._exit(3)
+    if what == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "sleep":
+        time.sleep(1000)
+    if what == "ignore":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        time.sleep(1000)
+
+
+class FakeRank:
+    """Answers each scheduled request with a token that names the order."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        self.rank: int = payload["rank"]
+        settings = payload["settings"]
+        self.answers = self.rank == settings["tensor_parallel_size"] * (settings["pipeline_parallel_size"] - 1)
+        self.learned: list[Any] = []
+
+    def ready(self) -> Ready:
+        return Ready("float32", os.environ.get(DEVICE, "cpu").replace("N", str(self.rank)), 1000 + self.rank)
+
+    def measure(self) -> int:
+        return 1_000_000 - self.rank
+
+    def initialize(self, num_blocks: int) -> None:
+        pass
+
+    def learn(self, step: int, token_ids: list[int]) -> None:
+        self.learned.append([step, token_ids])
+
+    def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
+        misbehave(plan.extensions.get("faults", {}).get(str(self.rank), ""))
+        time.sleep(plan.extensions.get("seconds", 0.0))
+        if not self.answers:
+            return None
+        ids = list(plan.num_scheduled_tokens)
+        return ModelRunnerOutput(step=plan.step, request_ids=ids, sampled_token_ids=[[plan.step]] * len(ids))
+
+    def call(self, method: str, args: Sequence[Any]) -> Any:
+        if method == "fault":
+            rank, what = args
+            if rank == self.rank:
+                misbehave(what)
+            return None
+        if method == "late":
+            seconds, value = args
+            if self.rank:
+                time.sleep(seconds)
+            else:
+                raise PeculiarError(18, "rank 0")
+            return value
+        if method == "echo":
+            return [self.rank, *args]
+        if method == "learned":
+            return self.learned
+        if method == "unspeakable":
+            return lambda: None
+        raise AttributeError(f"no method {method!r}")
+
+
+def main(payload: Mapping[str, Any], parent: Any) -> int:
+    """Without a model, and without torch."""
+
+    def load() -> FakeRank:
+        misbehave(json.loads(os.environ.get(FAULTS, "{}")).get(str(payload["rank"]), ""))
+        return FakeRank(payload)
+
+    return run(payload, parent, load)
+
+
+def real(payload: Mapping[str, Any], parent: Any) -> int:
+    """The real worker, whose steps fail where the plan says so: rank by rank, while its peers wait for it."""
+    from enginecore_torch.runner import ModelRunner
+    from enginecore_torch.torch_rank import load_rank
+
+    def load() -> Any:
+        rank = load_rank(payload)
+        forward = ModelRunner._forward
+
+        def failing(self: ModelRunner, inputs: Any) -> Any:
+            misbehave(faults.get(str(payload["rank"]), ""))
+            return forward(self, inputs)
+
+        faults: dict[str, str] = {}
+        execute = rank.execute
+
+        def noting(plan: SchedulerOutput) -> ModelRunnerOutput | None:
+            faults.update(plan.extensions.get("faults", {}))
+            return execute(plan)
+
+        ModelRunner._forward = failing  # type: ignore[method-assign]
+        rank.execute = noting  # type: ignore[method-assign]
+        return rank
+
+    return run(payload, parent, load)
