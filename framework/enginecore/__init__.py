@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from enginecore.frontend.async_llm import AsyncLLM
     from enginecore.frontend.llm import LLM
     from enginecore.frontend.llm_engine import LLMEngine
-    from enginecore.frontend.outputs import CompletionOutput, RequestOutput
+    from enginecore.frontend.outputs import CompletionOutput, RequestOutput, RequestOutputKind
     from enginecore.sampling import SamplingParams
     from enginecore.settings import EngineSettings
 
@@ -25,6 +25,7 @@ _HOMES = {
     "LLMEngine": "enginecore.frontend.llm_engine",
     "CompletionOutput": "enginecore.frontend.outputs",
     "RequestOutput": "enginecore.frontend.outputs",
+    "RequestOutputKind": "enginecore.frontend.outputs",
     "SamplingParams": "enginecore.sampling",
     "EngineSettings": "enginecore.settings",
     "make_client": "enginecore.client",
@@ -37,6 +38,7 @@ __all__ = [
     "EngineSettings",
     "LLMEngine",
     "RequestOutput",
+    "RequestOutputKind",
     "SamplingParams",
     "make_client",
 ]

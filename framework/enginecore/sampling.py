@@ -14,7 +14,7 @@ MAX_LOGPROBS = 20
 
 
 def _refuse(field: str, value: object, expected: str) -> NoReturn:
-    raise InvalidRequestError(f"{field} must be {expected}, got {value!r}")
+    raise InvalidRequestError(f"{field} must be {expected}, got {value!r:.200}")
 
 
 def _check_number(field: str, value: Any, low: float, high: float, expected: str) -> None:

@@ -55,7 +55,7 @@ class Bench:
         self.core = build_engine_core(loaded(oracle, depth, num_kv_blocks), self.clock)
         self.depth, self.in_order = depth, oracle != "out of order"
         self.transcript = Transcript()
-        self.seen = Counter()
+        self.seen: Counter[str] = Counter()
         for name in REQUESTS:
             self.add(name)
 
@@ -154,7 +154,7 @@ class Bench:
     [("plain", 1), ("plain", 3), ("feeds tokens", 2), ("feeds tokens", 4), ("out of order", 2), ("two phases", 3)],
 )
 def test_24_one_abort_at_each_moment(oracle, depth):
-    seen = Counter()
+    seen: Counter[str] = Counter()
     for victim in ("long", "queued"):
         for moment in range(18):
             between, within = Bench(oracle, depth), Bench(oracle, depth)
@@ -183,7 +183,7 @@ WITHIN = st.lists(st.tuples(st.integers(0, 30), NAMES), max_size=4)
 
 
 def test_24_25_45_aborts_at_any_moment_among_pauses_and_resets():
-    seen = Counter()
+    seen: Counter[str] = Counter()
 
     @settings(
         max_examples=100,

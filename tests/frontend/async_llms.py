@@ -1,6 +1,7 @@
 """An AsyncLLM on a scripted engine core, and what its tests share."""
 
 from collections.abc import Sized
+from typing import Any
 
 from enginecore import AsyncLLM, SamplingParams
 from enginecore.frontend.outputs import RequestOutputKind
@@ -12,6 +13,7 @@ from tests.frontend.scripted_client import make_info
 class Client(ScriptedAsyncClient):
     """Every request is answered with `text`."""
 
+    due: Any
     text = "".join(chr(ord("a") + n % 26) for n in range(10_000))
 
 
@@ -24,7 +26,7 @@ def make(**info):
     return AsyncLLM.from_client(client, ByteTokenizer), client
 
 
-async def read(llm, prompt="Hi", request_id=None, *, output_kind=RequestOutputKind.DELTA, **params):
+async def read(llm: Any, prompt: Any = "Hi", request_id: Any = None, *, output_kind=RequestOutputKind.DELTA, **params):
     """All outputs of one request."""
     stream = llm.generate(prompt, SamplingParams(**params), request_id, output_kind=output_kind)
     return [output async for output in stream]

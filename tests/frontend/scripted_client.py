@@ -62,7 +62,7 @@ class ScriptedClient:
     def add_request(self, request):
         if request.adapter is not None:
             raise InvalidRequestError("adapters are not supported")
-        assert request.request_id not in {earlier.request_id for earlier in self.requests}
+        assert request.request_id not in self.todo
         self.requests.append(request)
         self.live[request.request_id] = Request(
             request,

@@ -5,6 +5,7 @@ import gc
 import random
 import threading
 from contextlib import aclosing, suppress
+from typing import Any
 
 import pytest
 
@@ -181,6 +182,21 @@ def test_streams_of_an_event_loop_that_was_cut_off_are_aborted_by_the_next_one()
     assert kept(llm) == 0
 
 
+def test_a_stream_that_goes_on_in_another_event_loop_ends_there():
+    llm, client = make()
+    stream = llm.generate("Hi", LONG, output_kind=DELTA)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(anext(stream))
+    loop.close()
+
+    async def rest():
+        async with asyncio.timeout(10):
+            return [output async for output in stream]
+
+    assert asyncio.run(rest())[-1].outputs[0].finish_reason == "abort"
+    assert client.core.aborted == ["generate-0-3-0"]
+
+
 def test_an_event_loop_may_pause_while_another_one_runs():
     llm, _ = make()
     first = asyncio.new_event_loop()
@@ -305,7 +321,7 @@ def test_when_the_engine_core_dies_everybody_is_told_why_then_and_later():
         await until(lambda: client.core.num_steps > 5)
         assert llm.is_running
         client.core.on_output = lambda: client.die(cause)
-        errors = await then
+        errors: list[Any] = list(await then)
         assert (llm.errored, llm.is_running) == (True, False)
         later = asyncio.gather(read(llm), read(llm), llm.get_stats(), llm.check_health(), return_exceptions=True)
         return errors, await later
@@ -470,6 +486,7 @@ def test_a_client_that_forgets_its_reader_at_shutdown_leaves_no_stream_waiting()
         return await asyncio.gather(task, return_exceptions=True)
 
     (result,) = asyncio.run(main())
+    assert isinstance(result, list)
     assert result[-1].outputs[0].finish_reason == "abort"
 
 

@@ -3,25 +3,30 @@
 import asyncio
 import os
 import signal
+from typing import Any
 
 import pytest
 
 from enginecore import LLM, AsyncLLM, SamplingParams
+from enginecore.client import attach_async_client, make_async_client
 from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError
 from enginecore.frontend.outputs import RequestOutputKind
+from enginecore.settings import load_settings
 from tests.frontend.async_llms import kept
 
 DELTA, FINAL_ONLY = RequestOutputKind.DELTA, RequestOutputKind.FINAL_ONLY
 PROMPTS = [[7] * 40, [1, 2, 3], [*range(60)], [9]]
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256}},
     "debug": {"check_invariants": True},
     "num_kv_blocks": 64,
 }
-SLOW = {"executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256, "step_time": 0.01}}}
+SLOW: dict[str, Any] = {
+    "executor": {"use": "oracle", "oracle": {"vocab_size": 100, "max_model_len": 256, "step_time": 0.01}}
+}
 
 
-def make(**settings):
+def make(**settings) -> Any:
     return AsyncLLM(**{**SETTINGS, **settings})
 
 
@@ -35,6 +40,14 @@ async def token_ids(llm, prompt, kind=DELTA, **changes):
     if kind is not DELTA:
         outputs = outputs[-1:]
     return [token for output in outputs for token in output.outputs[0].token_ids]
+
+
+async def last_of(stream):
+    return [output async for output in stream][-1]
+
+
+def no_tokenizer():
+    raise AssertionError("the tokenizer was asked for")
 
 
 def test_the_transport_is_zmq_unless_somebody_names_another(tmp_path):
@@ -116,13 +129,15 @@ def test_a_pause_holds_requests_and_a_resume_lets_them_go():
 
 
 def test_a_refusal_and_a_wrong_call_cost_nobody_else_anything():
+    maybe: Any = "maybe"
+
     async def main():
         async with make(**SLOW) as llm:
             task = asyncio.create_task(token_ids(llm, [1], max_tokens=20))
             with pytest.raises(InvalidRequestError):
                 await token_ids(llm, [100])
             with pytest.raises(InvalidRequestError):
-                await llm.reset_prefix_cache("maybe")
+                await llm.reset_prefix_cache(maybe)
             return await task
 
     assert len(asyncio.run(main())) == 20
@@ -134,7 +149,7 @@ def test_leaving_ends_open_streams_with_reason_abort():
             streams = [llm.generate([n], params(max_tokens=200), output_kind=DELTA) for n in range(3)]
             for stream in streams:
                 await anext(stream)
-        return [[output async for output in stream][-1] for stream in streams]
+        return [await last_of(stream) for stream in streams]
 
     assert [output.outputs[0].finish_reason for output in asyncio.run(main())] == ["abort"] * 3
 
@@ -151,21 +166,46 @@ def test_a_shutdown_timeout_lets_streams_come_to_their_own_end():
 
 
 @pytest.mark.parametrize("kind", [DELTA, FINAL_ONLY])
-def test_a_blocking_shutdown_leaves_no_stream_waiting(kind):
+def test_a_blocking_shutdown_ends_open_streams_with_reason_abort(kind):
     async def main():
         llm = make(**SLOW)
-        tasks = [asyncio.create_task(token_ids(llm, [n], kind, max_tokens=200)) for n in range(3)]
+        streams = [llm.generate([n], params(max_tokens=200), output_kind=kind) for n in range(3)]
+        last = [asyncio.create_task(last_of(stream)) for stream in streams]
         while (await llm.get_stats()).num_running < 3:
             await asyncio.sleep(0)
         llm.shutdown()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
+        outputs = await asyncio.gather(*last)
         with pytest.raises(EngineDeadError, match="shut down"):
             await token_ids(llm, [1])
         assert kept(llm) == 0
-        return results
+        return outputs
 
-    for result in asyncio.run(main()):
-        assert isinstance(result, list | EngineDeadError)
+    assert [output.outputs[0].finish_reason for output in asyncio.run(main())] == ["abort"] * 3
+
+
+def test_two_front_ends_of_one_engine_core_do_not_meet():
+    loaded = load_settings({**SLOW, "transport": {"use": "zmq"}})
+
+    async def main():
+        client: Any = make_async_client(loaded)
+        async with AsyncLLM.from_client(client, no_tokenizer) as first:
+            second = AsyncLLM.from_client(attach_async_client(loaded, client.address), no_tokenizer)
+            async with second:
+                long = params(max_tokens=200)
+                kept_on = first.generate([1], long, "same id", output_kind=DELTA)
+                left = second.generate([1], long, "same id", output_kind=DELTA)
+                await anext(kept_on)
+                await anext(left)
+                second.abort("same id")
+                assert (await last_of(left)).outputs[0].finish_reason == "abort"
+                open_at_exit = second.generate([1], long, "same id", output_kind=DELTA)
+                await anext(open_at_exit)
+            with pytest.raises(EngineDeadError, match="shut down"):
+                await last_of(open_at_exit)
+            assert kept(second) == 0
+            return (await last_of(kept_on)).outputs[0].finish_reason
+
+    assert asyncio.run(main()) == "length"
 
 
 def test_when_the_engine_core_is_killed_everybody_is_told():

@@ -1,8 +1,11 @@
 """The whole way with the packaged model: text in, text out."""
 
+import asyncio
+
 import pytest
 
-from enginecore import LLM, SamplingParams
+from enginecore import LLM, AsyncLLM, SamplingParams
+from enginecore.frontend.outputs import RequestOutputKind
 
 pytestmark = pytest.mark.model
 
@@ -64,3 +67,22 @@ def test_a_seed_of_its_own_gives_the_same_text_again(llm):
     params = SamplingParams(temperature=1.0, seed=5, max_tokens=4)
     texts = [llm.generate("Once upon a time", params)[0].outputs[0].text for _ in range(2)]
     assert texts[0] == texts[1]
+
+
+def test_an_event_loop_reads_the_same_texts_from_a_process_of_its_own(llm):
+    prompts = ["Write an emoji: 😀", "1 2 3 4", "The capital of France is"]
+    messages = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
+    outputs = [output for prompt in prompts for output in llm.generate(prompt, GREEDY)] + llm.chat(messages, GREEDY)
+    expected = [output.outputs[0].text for output in outputs]
+
+    async def text(stream):
+        return "".join([output.outputs[0].text async for output in stream])
+
+    async def main():
+        async with AsyncLLM(max_model_len=256, kv_cache_memory="64MiB") as async_llm:
+            delta = RequestOutputKind.DELTA
+            streams = [async_llm.generate(prompt, GREEDY, output_kind=delta) for prompt in prompts]
+            # one after another, as above: in bfloat16 the size of the batch may change a token
+            return [await text(stream) for stream in [*streams, async_llm.chat(messages, GREEDY, output_kind=delta)]]
+
+    assert asyncio.run(main()) == expected

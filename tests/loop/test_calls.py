@@ -117,6 +117,17 @@ def test_errors_of_a_utility_that_are_none_of_its_own_fail_the_call_alone() -> N
         assert a.call("live").value == 5
 
 
+def test_arguments_that_are_nested_too_deep_cost_their_caller_alone() -> None:
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    with Loop() as loop:
+        a = loop.front_end()
+        for name in ("collective_rpc", "is_alive", "reset_prefix_cache"):
+            assert a.call(name, deep).failure is not None
+        assert a.call("is_alive").value is True
+
+
 def test_values_arrive_with_their_arrays(give: Callable[[Callable[[], Any]], str]) -> None:
     with Loop() as loop:
         reply = loop.front_end().call("collective_rpc", "give", give(lambda: {"a": np.arange(5), "b": np.float32(0.5)}))

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 from enginecore.loop.queues import Event, Queues, Wakeup
 from enginecore.messages import FinishReason
@@ -14,7 +15,7 @@ from tests.loop.scripted_core import CountedCore, ScriptedCore
 
 
 def test_an_idle_loop_waits_and_asks_nobody() -> None:
-    core = CountedCore(make_core())
+    core: Any = CountedCore(make_core())
     with Loop(core) as loop:
         a = loop.front_end()
         a.say(Add(request("r")))

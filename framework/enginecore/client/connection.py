@@ -203,7 +203,7 @@ class Connection:
         """What a message means to a client that has said hello.
 
         Raises:
-            EngineDeadError: nothing.
+            EngineDeadError: nothing that an engine core says to it; the talk is over.
         """
         match message:
             case Outputs(outputs):

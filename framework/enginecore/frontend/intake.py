@@ -1,11 +1,11 @@
 """How a request gets from a front end into the engine core: registered, numbered and sent, or nothing of it."""
 
 import itertools
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from enginecore.errors import EngineCoreError
 from enginecore.frontend.input_processor import EngineInput, derive_seed
-from enginecore.frontend.interrupts import InterruptGuard
 from enginecore.frontend.output_processor import OutputProcessor
 from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.frontend.request_state import RequestState
@@ -15,7 +15,15 @@ from enginecore.interfaces import AsyncEngineCoreClient, EngineCoreClient
 class Intake:
     """Gives each request an id that the engine core never saw before, and a seed by its number."""
 
-    def __init__(self, client: EngineCoreClient | AsyncEngineCoreClient, output_processor: OutputProcessor) -> None:
+    def __init__(
+        self,
+        client: EngineCoreClient | AsyncEngineCoreClient,
+        output_processor: OutputProcessor,
+        *,
+        while_sending: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """`while_sending` makes what is entered while a request is sent; what it raises counts as a refusal."""
+        self._while_sending = while_sending
         self._client = client
         self._output_processor = output_processor
         self._serial = itertools.count()
@@ -32,7 +40,7 @@ class Intake:
         request = engine_input.to_request(core_id, derive_seed(self._client.info.seed, self._num_accepted))
         state = self._output_processor.add_request(request_id, core_id, engine_input, kind)
         try:
-            with InterruptGuard():
+            with self._while_sending():
                 self._client.add_request(request)
         except BaseException:
             self._output_processor.discard(state)

@@ -43,7 +43,7 @@ class LLMEngine:
         self._client = client
         self._get_tokenizer = LazyTokenizer(get_tokenizer)
         self._output_processor = OutputProcessor(self._get_tokenizer, clock or RealClock())
-        self._intake = Intake(client, self._output_processor)
+        self._intake = Intake(client, self._output_processor, while_sending=InterruptGuard)
         self._pending: list[RequestOutput] = []
         self.input_processor = InputProcessor(client.info, self._get_tokenizer)
 

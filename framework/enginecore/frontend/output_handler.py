@@ -20,9 +20,9 @@ from enginecore.messages import EngineCoreOutput
 
 logger = logging.getLogger(__name__)
 
-TURN = 512
-"""Outputs that are processed before others on the event loop get their turn: about a millisecond. If more arrives than
-consumers can take, each of them finds several steps' news merged.
+TURN = 1024
+"""Outputs that are processed before others on the event loop get their turn: one or two milliseconds. Where more
+arrives than consumers can take, each of them then finds several steps' news in one output.
 """
 
 
@@ -138,8 +138,8 @@ class OutputHandler:
             current = None
         if self._loop is not None and self._loop is not current and self._loop.is_running():
             raise EngineCoreError(
-                "this AsyncLLM is in use by an event loop that runs in another thread: use it from there "
-                "(asyncio.run_coroutine_threadsafe), or attach an AsyncLLM of its own for this thread"
+                "this AsyncLLM is in use by an event loop that runs in another thread: use it there, for example by "
+                "asyncio.run_coroutine_threadsafe"
             )
 
     def _leave_loop(self) -> None:

@@ -62,5 +62,9 @@ class OutputStream:
 
     def wait(self) -> "asyncio.Future[None]":
         """Done when it is worth to `take` again."""
-        self._waiter = waiter = self._loop.create_future()
+        waiter = self._loop.create_future()
+        if self._has_news:
+            waiter.set_result(None)
+        else:
+            self._waiter = waiter
         return waiter

@@ -67,8 +67,9 @@ class ZmqServerChannel:
         make_peers_unpredictable()
         self._router = make_socket(self._context, zmq.ROUTER, place.base, limit)
         gatekeeper = None if keys is None else Gatekeeper(self._context, keys)
-        # what is in its arguments outlives us: sockets must be closed in order, not as garbage
-        self._end = weakref.finalize(self, _let_go, os.getpid(), place, self._router, gatekeeper, self._lines)
+        # what is held outlives us: sockets must be closed in order, not as garbage
+        self._held = os.getpid(), place, self._router, gatekeeper, self._lines
+        self._end = weakref.finalize(self, _let_go, *self._held)
         self._end.atexit = False  # other threads may still be at work
         try:
             if keys is not None and gatekeeper is not None:
@@ -87,9 +88,8 @@ class ZmqServerChannel:
 
     def close(self, linger: float) -> None:
         self._selector.close()
-        if (end := self._end.detach()) is not None:
-            _, let_go, arguments, _ = end
-            let_go(*arguments, linger)
+        if self._end.detach() is not None:
+            _let_go(*self._held, linger)
 
     # -- in ------------------------------------------------------------------------------------------------
 

@@ -116,9 +116,9 @@ def test_nothing_is_left_of_an_end_that_was_never_made(zmq, directory):
     for bad in ({}, {"endpoint": 5}, {"endpoint": "inproc://x"}, {"endpoint": "tcp://127.0.0.1:1"}):
         with pytest.raises(ConfigurationError):
             zmq.open(bad, 0.1)
-    for bad in ({"server": "x" * 40}, {"server": "x", "public": "x", "secret": "x"}, "keys", None):
+    for keys in ({"server": "x" * 40}, {"server": "x", "public": "x", "secret": "x"}, "keys", None):
         with pytest.raises((ConfigurationError, ConnectionError)):
-            zmq.open({"endpoint": "tcp://127.0.0.1:1", "keys": bad}, 0.1)
+            zmq.open({"endpoint": "tcp://127.0.0.1:1", "keys": keys}, 0.1)
     with pytest.raises(ConnectionError, match="cannot connect to tcp://nowhere"):
         zmq.open({"endpoint": "tcp://nowhere", "keys": transport_keys()}, 0.1)
     assert until_held(before) == before

@@ -163,6 +163,19 @@ def test_all_that_has_left_a_process_comes_before_its_end(directory, scheme, lin
         channel.close()
 
 
+def test_what_has_arrived_can_be_read_long_after_the_end(zmq, directory):
+    with serving(zmq, directory) as server:
+        channel, peer = server.join(zmq)
+        for number in range(5000):
+            server.channel.send(peer, [b"%d" % number])
+        server.channel.close(LINGER)
+    assert channel._pull_events.socket.poll(PATIENCE * 1000)  # it knows, and nobody has asked it yet
+    for number in range(5000):
+        assert take_plain(channel) == [b"%d" % number]
+    expect_gone(channel)
+    channel.close()
+
+
 def test_nobody_answers(zmq, directory):
     with serving(zmq, directory) as server:
         address = server.channel.address

@@ -113,7 +113,7 @@ def test_many_peers_get_what_is_theirs(zmq, server):
         for channel, peer in pairs:
             channel.send([peer, b"%d" % number])
             server.channel.send(peer, [peer, b"%d" % number])
-    seen = {peer: [] for _, peer in pairs}
+    seen: dict[bytes, list[int]] = {peer: [] for _, peer in pairs}
     for _ in range(20 * 40):
         peer, (name, number) = take_plain(server.channel)
         assert name == peer
@@ -199,7 +199,7 @@ def test_an_asyncio_loop_can_wait_for_a_front_ends_end(zmq, server):
 
     async def run():
         loop = asyncio.get_running_loop()
-        received = asyncio.Queue()
+        received: asyncio.Queue[list[bytes]] = asyncio.Queue()
 
         def read():
             while (frames := channel.receive()) is not None:

@@ -46,7 +46,7 @@ class ChannelBench(Background):
         self._servers: list[ServerChannel] = []
         self._channels: list[Channel] = []
         self._children: list[ChildProcess] = []
-        self._early: defaultdict[Any, deque[Received]] = defaultdict(deque)  # by server: what came during `open`
+        self._early: defaultdict[int, deque[Received]] = defaultdict(deque)  # by id: what came while one was attended
         self.transport = self.make_transport()
 
     # -- putting up --------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class ChannelBench(Background):
         """Receive while front ends open, who may need an answer to it; what comes is kept for `take`."""
         while not all(one.done() for one in opening):
             if (item := server.receive()) is not None:
-                self._early[server].append(item)
+                self._early[id(server)].append(item)
             else:
                 wait_for(server.fileno(), 0.001)
 
@@ -140,7 +140,7 @@ class ChannelBench(Background):
 
     def take(self, end: Any, patience: float = 0.0) -> Any:
         """The next that an end receives, waiting for it as the contract says; longer than usual, if need be."""
-        if early := self._early.get(end):
+        if early := self._early.get(id(end)):
             return early.popleft()
         deadline = time.monotonic() + max(self.patience, patience)
         while (item := end.receive()) is None:
@@ -166,7 +166,7 @@ class ChannelBench(Background):
 
     def expect_silence(self, end: Any, seconds: float = 0.05) -> None:
         """Nothing comes."""
-        if early := self._early.get(end):
+        if early := self._early.get(id(end)):
             raise Violation(f"{_shown(early[0])} came", "nothing more comes")
         deadline = time.monotonic() + seconds
         while wait_for(end.fileno(), deadline - time.monotonic()) or time.monotonic() < deadline:

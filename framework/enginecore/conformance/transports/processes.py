@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 from enginecore.client import attach_async_client, attach_client, make_client
 from enginecore.conformance.checks import Violation, check
@@ -56,11 +57,20 @@ def an_event_loop_gets_the_same(bench: ClientBench) -> None:
 
 async def _run(client: AsyncEngineCoreClient, asked: Sequence[EngineCoreRequest]) -> None:
     transcript = Transcript()
+
+    async def read() -> None:
+        while True:
+            transcript.record((await client.get_output()).outputs)
+
     for one in asked:
         client.add_request(one)
         transcript.begin(one)
-    stats = asyncio.create_task(client.call_utility("get_stats"))
-    while transcript.open_ids or not stats.done():
+    reading = asyncio.create_task(read())  # a control call needs somebody who reads
+    await client.call_utility("get_stats")
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
+    while transcript.open_ids:
         transcript.record((await client.get_output()).outputs)
     transcript.check(OracleModel.of_engine(client.info))
 
