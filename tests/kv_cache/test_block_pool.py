@@ -258,7 +258,7 @@ def test_a_copy_that_takes_over_keeps_what_is_known_of_its_content(make_pool):
 
     class Watching(Lru):
         def add(self, content):
-            hits[content.key] = content.num_hits, content.published
+            hits[content.position] = content.num_hits, content.published
             super().add(content)
 
     pool = make_pool(4, Watching())
@@ -271,7 +271,7 @@ def test_a_copy_that_takes_over_keeps_what_is_known_of_its_content(make_pool):
     assert find(pool, [A, B]) == [other[0], one[1]]
     pool.free(other, "copy")
     pool.allocate(3)
-    assert hits == {B: (1, 1), A: (1, 0)}
+    assert hits == {1: (1, 1), 0: (1, 0)}
 
 
 @pytest.mark.parametrize(

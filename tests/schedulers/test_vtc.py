@@ -115,5 +115,5 @@ def test_counters_of_tenants_that_are_gone_are_forgotten():
                 output = running.result()
                 assert output is not None
                 harness.scheduler.update_from_output(plan, output)
-    assert len(policy._served) <= TIDY + 50
+    assert len(policy._counters.served) <= TIDY + 50
     assert policy._charged == {}

@@ -41,6 +41,7 @@ def play(victim, policy=None):
     harness.step()
     assert harness.kv_cache_manager.num_free_blocks == 0
     plan = harness.submit()
+    assert plan is not None
     preempted = plan.preempted_ids
     harness.run()  # and every token is right
     assert harness.scheduler.get_stats().num_preemptions > 0

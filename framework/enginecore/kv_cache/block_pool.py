@@ -218,11 +218,12 @@ class BlockPool:
             del self._copies[content]
         self._content[block] = None
 
-    def _evict(self, content: CachedContent) -> int:
+    def _evict(self, given_up: CachedContent) -> int:
         """Forget what the order of eviction gave up. Its parent may be next."""
-        block = content.block_id
-        if content is not self._content[block] or self._num_references[block] or content.num_children:
-            raise InvariantError(f"the order of eviction gave up {content!r}, which it does not hold")
+        block = given_up.block_id
+        content = self._content[block]
+        if content is not given_up or self._num_references[block] or content.num_children:
+            raise InvariantError(f"the order of eviction gave up {given_up!r}, which it does not hold")
         self._index.remove(content)
         self._content[block] = None
         self.num_cached -= 1

@@ -14,6 +14,44 @@ TIDY = 1_000
 """Counters to keep without looking whether they are still needed."""
 
 
+class Counters:
+    """What each tenant was served, and who of those that wait was served least.
+
+    Attributes:
+        served: By tenant; only grows.
+    """
+
+    def __init__(self) -> None:
+        self.served: dict[Hashable, float] = {}
+        self._order: list[tuple[float, Hashable]] = []  # a heap; a tenant's counter may have grown since
+        self._ordered: set[Hashable] = set()
+
+    def least(self, waiting: Collection[Hashable]) -> Hashable:
+        """Of the tenants that wait, each of which stands in line. The first that is up to date is the least."""
+        while True:
+            served, tenant = self._order[0]
+            if tenant not in waiting:
+                self._ordered.discard(heappop(self._order)[1])
+            elif served < self.served[tenant]:
+                heapreplace(self._order, (self.served[tenant], tenant))
+            else:
+                return tenant
+
+    def line_up(self, tenant: Hashable) -> None:
+        """It is about to wait."""
+        if tenant not in self._ordered:
+            self._ordered.add(tenant)
+            heappush(self._order, (self.served[tenant], tenant))
+
+    def lift(self, tenant: Hashable, floor: float) -> None:
+        """It was served no less than this."""
+        self.served[tenant] = max(self.served.get(tenant, 0.0), floor)
+
+    def forget(self, kept: Collection[Hashable], floor: float) -> None:
+        """Of the others, forget those that would be lifted if they returned."""
+        self.served = {tenant: n for tenant, n in self.served.items() if n > floor or tenant in kept}
+
+
 class Vtc(SchedulingPolicy):
     """Tenants share the engine fairly: the next request is of the tenant that has been served least.
 
@@ -38,12 +76,10 @@ class Vtc(SchedulingPolicy):
         self._prompt_weight = prompt_weight
         self._output_weight = output_weight
         self._shares = shares or {}
-        self._served: dict[Hashable, float] = {}
-        self._order: list[tuple[float, Hashable]] = []  # a heap; a tenant's counter may have grown since
-        self._ordered: set[Hashable] = set()
+        self._counters = Counters()
         self._last: Hashable = None  # whose request was admitted last
         self._charged: dict[str, int] = {}  # output tokens of live requests
-        self._live = Counter[Hashable]()
+        self._live = Counter[Hashable]()  # requests of tenants
         self._tidy_at = TIDY
 
     def rank(self, request: RequestView, scheduler: SchedulerView) -> float:
@@ -53,23 +89,21 @@ class Vtc(SchedulingPolicy):
         return request.tenant
 
     def choose(self, scheduler: SchedulerView) -> RequestView:
-        return scheduler.waiting.head(self._least_served(scheduler.waiting.lanes()))
+        return scheduler.waiting.head(self._counters.least(scheduler.waiting.lanes()))
 
     def lease(self, request: RequestView, scheduler: SchedulerView) -> int:
         self._charge_output(request)
         return LEASE
 
     def added(self, request: RequestView, scheduler: SchedulerView) -> None:
-        tenant, waiting = request.tenant, scheduler.waiting.lanes()
         self._charged[request.request_id] = 0
-        self._live[tenant] += 1
-        if tenant not in waiting:
-            floor = self._served.get(self._least_served(waiting) if waiting else self._last, 0.0)
-            self._served[tenant] = max(self._served.get(tenant, 0.0), floor)
-            self._line_up(tenant)
+        self._live[request.tenant] += 1
+        if request.tenant not in scheduler.waiting.lanes():
+            self._counters.lift(request.tenant, self._floor(scheduler))
+            self._counters.line_up(request.tenant)
 
     def preempted(self, request: RequestView, scheduler: SchedulerView) -> None:
-        self._line_up(request.tenant)
+        self._counters.line_up(request.tenant)
 
     def admitted(self, request: RequestView, scheduler: SchedulerView) -> None:
         self._last = request.tenant
@@ -80,38 +114,21 @@ class Vtc(SchedulingPolicy):
         self._charge_output(request)
         del self._charged[request.request_id]
         self._live[request.tenant] -= 1
-        if len(self._served) > self._tidy_at:
-            self._tidy(scheduler.waiting.lanes())
+        if len(self._counters.served) > self._tidy_at:
+            self._live = +self._live
+            self._counters.forget({*self._live, self._last}, self._floor(scheduler))
+            self._tidy_at = max(TIDY, 2 * len(self._counters.served))
+
+    def _floor(self, scheduler: SchedulerView) -> float:
+        """Of those that wait, the least that one was served; if nobody waits, what the last to be admitted was."""
+        waiting = scheduler.waiting.lanes()
+        return self._counters.served.get(self._counters.least(waiting) if waiting else self._last, 0.0)
 
     def _charge(self, tenant: str, tokens: float) -> None:
-        self._served[tenant] += tokens / self._shares.get(tenant, 1.0)
+        self._counters.served[tenant] += tokens / self._shares.get(tenant, 1.0)
 
     def _charge_output(self, request: RequestView) -> None:
         tokens = request.num_attained_tokens
         if tokens > self._charged[request.request_id]:
             self._charge(request.tenant, self._output_weight * (tokens - self._charged[request.request_id]))
             self._charged[request.request_id] = tokens
-
-    def _line_up(self, tenant: Hashable) -> None:
-        if tenant not in self._ordered:
-            self._ordered.add(tenant)
-            heappush(self._order, (self._served[tenant], tenant))
-
-    def _least_served(self, waiting: Collection[Hashable]) -> Hashable:
-        """Of the tenants that wait. Counters only grow, so the first that is up to date is the least."""
-        while True:
-            served, tenant = self._order[0]
-            if tenant not in waiting:
-                self._ordered.discard(heappop(self._order)[1])
-            elif served < self._served[tenant]:
-                heapreplace(self._order, (self._served[tenant], tenant))
-            else:
-                return tenant
-
-    def _tidy(self, waiting: Collection[Hashable]) -> None:
-        """Forget tenants that have gone and would be lifted if they returned."""
-        floor = self._served[self._least_served(waiting) if waiting else self._last]
-        self._live = +self._live
-        kept = {*self._live, self._last}
-        self._served = {tenant: n for tenant, n in self._served.items() if n > floor or tenant in kept}
-        self._tidy_at = max(TIDY, 2 * len(self._served))
