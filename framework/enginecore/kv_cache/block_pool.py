@@ -222,7 +222,7 @@ class BlockPool:
         """Forget what the order of eviction gave up. Its parent may be next."""
         block = given_up.block_id
         content = self._content[block]
-        if content is not given_up or self._num_references[block] or content.num_children:
+        if content is None or content is not given_up or self._num_references[block] or content.num_children:
             raise InvariantError(f"the order of eviction gave up {given_up!r}, which it does not hold")
         self._index.remove(content)
         self._content[block] = None
