@@ -21,7 +21,13 @@ from tests.scheduling.harnesses import MANAGERS, POLICIES, VICTIMS, make_harness
 
 BLOCK_SIZE = 4
 REQUESTS = BrickWorkload(
-    seed=7, block_size=BLOCK_SIZE, vocab_size=32, max_bricks=5, max_tokens=14, salts=(None, None, "a", "b")
+    seed=7,
+    block_size=BLOCK_SIZE,
+    vocab_size=32,
+    num_bricks=2,
+    max_bricks=5,
+    max_tokens=14,
+    salts=(None, None, None, "a"),
 ).requests(200)
 
 
@@ -36,7 +42,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         depth=st.sampled_from((1, 2, 4)),
         feeds_tokens=st.booleans(),
         in_order=st.booleans(),
-        caching=st.booleans(),
+        caching=st.sampled_from((True, True, False)),
         chunked=st.booleans(),
         num_blocks=st.sampled_from((6, 9, 12, 40)),
         max_num_seqs=st.sampled_from((1, 3, 6)),
@@ -161,7 +167,6 @@ def test_scheduler_machine():
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
         ),
     )
-    assert SEEN["steps"] > 2_000, SEEN
-    assert min(SEEN[what] for what in ("preemptions", "resumptions", "hits", "queued", "aborted", "completed")) > 20, (
-        SEEN
-    )
+    # how often depends on Hypothesis, which draws from constants of whatever modules are loaded
+    assert SEEN["steps"] > 1_000, SEEN
+    assert all(SEEN[what] for what in ("preemptions", "resumptions", "hits", "queued", "aborted", "completed")), SEEN

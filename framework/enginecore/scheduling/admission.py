@@ -73,6 +73,8 @@ class Admission:
                 return False
             for victim in victims:
                 lives.preempt(victim)
+            if victims:  # a prefix is valid until blocks are freed
+                prefix = self._kv.get_computed_blocks(request)
         block_ids = self._kv.allocate_slots(request, request.num_tokens, prefix)
         if block_ids is None:
             return False

@@ -1,0 +1,1 @@
+"""Toolkit for simulated executors: what a step costs, and how a real one's log is fitted."""

@@ -1,0 +1,1 @@
+"""The lab: one workload, several configurations, and a verdict on which is better."""
