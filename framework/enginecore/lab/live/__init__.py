@@ -1,0 +1,12 @@
+"""Live A/B: two engine cores of different settings behind one AsyncLLM, judged while they serve.
+
+Requests are never randomised inside one engine: they would share its queue and its blocks, and one arm's gain would be
+the other's loss. Each arm has an engine core of its own, and time decides which one new requests go to (a switchback).
+"""
+
+from enginecore.lab.live.experiment import LiveExperiment, LiveReport, LiveSettings
+from enginecore.lab.live.routed_client import RoutedClient
+from enginecore.lab.live.sequential import SequentialTest
+from enginecore.lab.live.switchback import Block, Switchback
+
+__all__ = ["Block", "LiveExperiment", "LiveReport", "LiveSettings", "RoutedClient", "SequentialTest", "Switchback"]
