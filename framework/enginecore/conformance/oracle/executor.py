@@ -152,7 +152,11 @@ class OracleExecutor:
         return [methods[method](*args)]
 
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
-        self._callbacks.append(callback)
+        """A failure that came before is reported at once."""
+        if self._failure is not None:
+            callback(self._failure)
+        else:
+            self._callbacks.append(callback)
 
     def check_health(self) -> None:
         if self._failure is not None:
