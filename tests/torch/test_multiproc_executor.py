@@ -1,8 +1,11 @@
 """The executor `multiproc` with a real model: the tokens of `single`, whatever the engine does meanwhile."""
 
 import asyncio
+import json
 import random
 import shutil
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,12 @@ from enginecore.settings import load_settings
 from enginecore_torch import MultiprocExecutorSettings
 from enginecore_torch.executor import SingleExecutor
 from enginecore_torch.multiproc import WORKER, MultiprocExecutor
+from tests.torch import fake_worker
 from tests.torch.test_workers import PATIENCE, all_gone, until
 from tests.torch.tiny import GREEDY, make_context, make_hf_model
 
 FAULTY = "tests.torch.fake_worker:real"
+MEETING = "tests.torch.fake_worker:meeting"
 COUNT = 30
 
 
@@ -253,6 +258,21 @@ def test_what_cannot_be_shared_out_is_refused_before_a_process_starts(folders):
     ):
         with pytest.raises(ConfigurationError, match=message):
             start(folders["uneven"], tensor, pipeline)
+
+
+@pytest.mark.parametrize(("rank", "what"), [(1, "kill"), (0, "join, kill")])
+def test_a_rank_that_is_killed_in_the_rendezvous_is_one_clear_error(folders, tmp_path, monkeypatch, rank, what):
+    """Field cases 55, 62 and 74: the others would wait for it for as long as `startup_timeout`, ten minutes."""
+    monkeypatch.setenv(fake_worker.FAULTS, json.dumps({rank: what}))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before, began = set(psutil.Process().children(recursive=True)), time.monotonic()
+    with pytest.raises(
+        EngineCoreError, match=rf"^rank {rank} \(process \d+\) was killed by SIGKILL before it was ready"
+    ):
+        start(folders["uneven"], 2, 1, worker=MEETING)
+    assert time.monotonic() - began < 2 * PATIENCE
+    assert set(psutil.Process().children(recursive=True)) <= before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_of_the_model_is_the_same_as_that_of_single(folders, tmp_path):
