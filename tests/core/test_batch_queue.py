@@ -1,12 +1,13 @@
-"""Pipeline stages that take a known time, on the oracle and a virtual clock: the batch queue keeps them busy.
-
-Field cases 68, 70 and 71.
+"""Several batches in flight, on the oracle and a virtual clock: pipeline stages that take a known time are kept busy,
+and nothing that happens meanwhile costs a token (field cases 26, 49, 57, 68, 70 and 71).
 """
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 
+from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
 from tests.equivalence.engines import OracleEngine
@@ -125,3 +126,54 @@ def test_several_batches_in_flight_end_on_the_virtual_clock(depth):
     assert all((trace.submitted / 3600.0).is_integer() for trace in steps)
     # each token has all four stages behind it before the next can be asked for; the others follow close behind
     assert seconds == (COUNT * 4 + depth - 1) * 3600.0
+
+
+# -- preemption, freeing and failures with steps in flight -----------------------------------------------------------
+
+
+def tight(depth, count=24, **oracle):
+    """Six requests in a pool that holds little more than two of them; the engine at its end."""
+    engine = OracleEngine(
+        oracle={"depth": depth, "step_time": STAGE, **oracle},
+        num_kv_blocks=18, block_size=4, max_model_len=40, enable_prefix_caching=False,
+    )  # fmt: skip
+    engine.add(*(request(number, prompt=8 + number % 4, count=count) for number in range(6)))
+    engine.run()
+    return engine
+
+
+@pytest.mark.parametrize("oracle", [{}, {"feeds_tokens": True}, {"stages": 2}, {"in_order": False}], ids=str)
+@pytest.mark.parametrize("depth", [2, 3])
+def test_26_preemption_with_steps_in_flight_loses_no_token_and_repeats_none(depth, oracle):
+    """The books of `debug.check_invariants` hold after every step; the tokens are those of one step at a time."""
+    alone, engine = tight(1), tight(depth, **oracle)
+    assert engine.tokens == alone.tokens
+    assert engine.max_in_flight == depth
+    victims = Counter(name for trace in engine.history for name in trace.plan.preempted_ids)
+    assert max(victims.values()) >= 2, "nobody was preempted twice"
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_49_blocks_that_are_freed_with_steps_in_flight_are_fenced_and_evict_nobody_more(in_order):
+    """The pool is exactly full when one request ends and another needs a block; the oracle checks who owns what."""
+    engine = OracleEngine(
+        oracle={"depth": 3, "step_time": STAGE, "feeds_tokens": True, "in_order": in_order},
+        num_kv_blocks=12, block_size=4, max_model_len=48, enable_prefix_caching=False,
+    )  # fmt: skip
+    engine.add(request("ends", prompt=12, count=4), *(request(name, prompt=13, count=20) for name in "abc"))
+    engine.run()
+    (finished,) = (trace.plan.step for trace in engine.history if "ends" in trace.plan.finished_ids)
+    preempted = [trace.plan.step for trace in engine.history if trace.plan.preempted_ids]
+    assert 0 < finished - preempted[0] < 3, "both were to be in flight at once"
+    # each of the three needs 9 of the 12 blocks in the end, so two give way, one of them twice
+    assert [len(trace.plan.preempted_ids) for trace in engine.history if trace.plan.preempted_ids] == [1, 1, 1]
+
+
+def test_57_the_first_phase_s_error_counts_and_the_second_is_not_tried():
+    engine = OracleEngine(oracle={"two_phase": True, "faults": [{"kind": "fail", "step": 2}]})
+    engine.add(request("r"))
+    assert [output.new_token_ids for output in engine.get_output()] == [engine.tokens["r"]]
+    with pytest.raises(EngineDeadError) as raised:
+        engine.get_output()
+    assert "step 2" in str(raised.value.__cause__)
+    assert "OracleFault: the oracle was told to fail at step 2" in str(raised.value.__cause__)
