@@ -155,3 +155,27 @@ def meeting(payload: Mapping[str, Any], parent: Any) -> int:
     if what:
         distributed.init_process_group = failing
     return work(payload, parent)
+
+
+def skewed(payload: Mapping[str, Any], parent: Any) -> int:
+    """The real worker, whose ranks differ in all that must not matter: time, random numbers, free memory."""
+    import random
+
+    import torch
+
+    from enginecore_torch.torch_rank import load_rank
+
+    rank = payload["rank"]
+    monotonic, wall = time.monotonic, time.time
+    time.monotonic = lambda: monotonic() + 1e6 * rank
+    time.time = lambda: wall() - 1e6 * rank
+
+    def load() -> Any:
+        loaded = load_rank(payload)
+        random.seed(rank)
+        torch.manual_seed(rank)
+        free = loaded.measure()
+        loaded.measure = lambda: free // (1 + rank)  # type: ignore[method-assign]
+        return loaded
+
+    return run(payload, parent, load)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import tempfile
@@ -28,6 +29,7 @@ from tests.torch.test_workers import PATIENCE, all_gone, until
 from tests.torch.tiny import GREEDY, make_context, make_hf_model
 
 FAULTY = "tests.torch.fake_worker:real"
+SKEWED = "tests.torch.fake_worker:skewed"
 MEETING = "tests.torch.fake_worker:meeting"
 COUNT = 30
 
@@ -182,6 +184,27 @@ def test_tokens_equal_those_of_single(folders, shape, tensor, pipeline, depth):
     assert all_gone(executor.worker_pids)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (1, 2)])
+def test_ranks_decide_nothing_for_themselves(folders, monkeypatch, tensor, pipeline):
+    """Field cases 73 and 74: another time, other random numbers and less memory on one rank than on the other, and an
+    interface that is not there in the variable that gloo reads.
+    """
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nonsense0")
+    model = folders["uneven"]
+    single = SingleExecutor.from_context(
+        MultiprocExecutorSettings(num_threads=1), make_context(model=str(model), **CONTEXT)
+    )
+    expected, _ = run_workload(model, Shared(single))
+    executor = start(model, tensor, pipeline, worker=SKEWED, overlap="on")
+    try:
+        assert executor.determine_available_memory() <= psutil.virtual_memory().total // 2
+        tokens, _ = run_workload(model, Shared(executor))
+        check_same(tokens, expected)
+    finally:
+        executor.shutdown()
+
+
 def step(number, request_id="r", new=False, **extensions):
     """A plan for one request of two prompt tokens."""
     known = NewRequestData(
@@ -195,7 +218,27 @@ def step(number, request_id="r", new=False, **extensions):
     )
 
 
+def shared_memory_of(pid):
+    """What a process has of /dev/shm, mapped or open."""
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    files = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir() if file.exists()]
+    return [line for line in maps + files if "/dev/shm" in line]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
+def test_no_shared_memory_is_used_that_could_be_too_small_or_left_behind(folders):
+    """Field cases 64 and 65."""
+    executor = start(folders["uneven"], 2, 1)
+    try:
+        executor.initialize_from_config(KVCacheConfig(8, 8, (tuple(executor.get_kv_cache_specs()),)))
+        executor.execute_model(step(0, new=True)).result(PATIENCE)
+        assert [shared_memory_of(pid) for pid in executor.worker_pids] == [[], []]
+    finally:
+        executor.shutdown()
+
+
 def test_a_rank_that_raises_while_its_peer_waits_in_a_collective_fails_the_step(folders, tmp_path):
+    """Field case 56."""
     executor = start(folders["uneven"], 2, 1, worker=FAULTY)
     try:
         told: list[BaseException] = []
