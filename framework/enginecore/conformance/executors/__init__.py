@@ -34,7 +34,7 @@ from enginecore.conformance.executors import (
     sampling,
 )
 from enginecore.conformance.executors.bench import ExecutorBench
-from enginecore.conformance.executors.subject import Options, Subject
+from enginecore.conformance.executors.subject import WORDS, Options, Subject
 from enginecore.interfaces import Executor
 from enginecore.plugin import Component
 
@@ -123,8 +123,7 @@ def prepare(
     """
     options = Options(model=model, dtype=dtype, device=device, clock=clock, patience=patience, workers=workers)
     subject = Subject(component, settings, allow, options)
-    words = frozenset().union(*(item.needs for item in CHECKS))  # which it has is known once it is built
-    chosen = choose(CHECKS, words, skip or {})
+    chosen = choose(CHECKS, WORDS, skip or {})  # which of them it has is known once it is built
     return tuple(PreparedCheck(item, subject, reason=reason, time_limit=time_limit) for item, reason in chosen)
 
 

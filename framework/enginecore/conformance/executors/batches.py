@@ -1,26 +1,24 @@
 """Checks: several batches in flight."""
 
 from enginecore.conformance.checks import Violation, check
-from enginecore.conformance.executors.answers import expect_tokens
 from enginecore.conformance.executors.bench import ExecutorBench, Submitted
 from enginecore.conformance.executors.planner import SUPPLY, Tracked
 
 COUNT = 8
 
 
-@check("executor", "batch_queue", "content")
+@check("executor", "batch_queue")
 def as_many_batches_as_declared_may_be_in_flight(bench: ExecutorBench) -> None:
     """`max_concurrent_batches` steps may be submitted before the first is waited for, over and over, each with
     requests of its own; all are answered, with the tokens of requests that run alone.
     """
     prompts = [bench.prompt(("flight", number), 6 + 5 * number) for number in range(bench.depth)]
-    right = [bench.alone(prompt, COUNT) for prompt in prompts]
     requests = [bench.add(prompt) for prompt in prompts]
     for _ in range(COUNT):
         for submitted in [bench.submit([request]) for request in requests]:
             bench.settle(submitted)
     for number, request in enumerate(requests):
-        expect_tokens(request.output, right[number], f"request {number}, with {bench.depth} steps in flight")
+        bench.expect_as_alone(request, f"request {number}, with {bench.depth} steps in flight")
 
 
 @check("executor", "batch_queue")
@@ -37,18 +35,17 @@ def results_come_in_order(bench: ExecutorBench) -> None:
             bench.settle(submitted)
 
 
-@check("executor", "batch_queue", "feeds_tokens", "content")
+@check("executor", "batch_queue", "feeds_tokens")
 def sampled_tokens_are_fed_to_the_next_step(bench: ExecutorBench) -> None:
     """A request may be scheduled again while the step that samples its last token is in flight, alone and beside
     others, behind a prompt in chunks too.
     """
     prompts = [bench.prompt(("fed", number), 13 + number) for number in range(2)]
-    right = [bench.alone(prompt, COUNT) for prompt in prompts]
     requests = [bench.add(prompt) for prompt in prompts]
     running = [bench.submit({requests[0]: 13}), bench.submit({requests[0]: 1, requests[1]: 6})]
     _keep_full(bench, running, requests)
     for number, request in enumerate(requests):
-        expect_tokens(request.output[:COUNT], right[number], f"request {number}, scheduled ahead of its tokens")
+        bench.expect_as_alone(request, f"request {number}, scheduled ahead of its tokens", COUNT)
 
 
 def _keep_full(bench: ExecutorBench, running: list[Submitted], requests: list[Tracked]) -> None:
@@ -61,13 +58,12 @@ def _keep_full(bench: ExecutorBench, running: list[Submitted], requests: list[Tr
         bench.settle(submitted)
 
 
-@check("executor", "batch_queue", "in_order", "content")
+@check("executor", "batch_queue", "in_order")
 def blocks_may_be_given_away_with_steps_in_flight(bench: ExecutorBench) -> None:
     """The plan that says that a request has ended may give its blocks to another while the last step of the first is
     in flight.
     """
     prompts = [bench.prompt(("fence", length), length) for length in (20, 30)]  # the second writes where the first does
-    right = [bench.alone(prompt, COUNT) for prompt in prompts]
     blocks = range(16, 16 + SUPPLY)
     first = bench.add(prompts[0], blocks=blocks)
     bench.generate(first, 3)
@@ -77,5 +73,6 @@ def blocks_may_be_given_away_with_steps_in_flight(bench: ExecutorBench) -> None:
     running = bench.submit([second])
     bench.settle(last)
     bench.settle(running)
-    expect_tokens(first.output, right[0][:4], "a request whose blocks are given away behind its last step")
-    expect_tokens(bench.generate(second, COUNT), right[1], "in blocks that another wrote to in the step before")
+    bench.expect_as_alone(first, "a request whose blocks are given away behind its last step")
+    bench.generate(second, COUNT)
+    bench.expect_as_alone(second, "in blocks that another wrote to in the step before")

@@ -39,7 +39,7 @@ def nothing_is_left_after_shutdown(bench: ExecutorBench) -> None:
     other = bench.subject.build()
     other.initialize()
     planner = Planner(other)
-    for number in range(other.executor.capabilities.max_concurrent_batches):
+    for number in range(bench.depth):
         request = planner.add(bench.prompt(number, 7))
         other.executor.execute_model(planner.plan({request: 7}).plan)
     bench.call("shutdown() with steps in flight", other.executor.shutdown)

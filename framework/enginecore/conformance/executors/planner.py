@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from enginecore.conformance.executors.subject import BLOCK_SIZE, NUM_BLOCKS, Standing
+from enginecore.errors import InvariantError
 from enginecore.messages import ModelRunnerOutput, NewRequestData, PositionLogprobs, RequestDelta, SchedulerOutput
 from enginecore.sampling import SamplingParams
 
@@ -124,7 +125,13 @@ class Planner:
         return bool(self._finished or self._preempted)
 
     def take(self, count: int) -> list[int]:
-        """So many free blocks."""
+        """So many free blocks.
+
+        Raises:
+            InvariantError: there are not so many: a mistake of the check.
+        """
+        if count > len(self._free):
+            raise InvariantError(f"this check asks for {count} blocks more, and {len(self._free)} are free")
         return self._claim(self._free[:count])
 
     def _claim(self, blocks: list[int]) -> list[int]:

@@ -24,6 +24,16 @@ MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS, MAX_MODEL_LEN = 8, 256, 64
 HELPERS = ("resource_tracker", "forkserver")
 """In the command lines of processes that the standard library starts, and that are no workers."""
 
+WORDS = {
+    "batch_queue": "several batches in flight",
+    "content": "tokens that have content",
+    "feeds_tokens": "sampled tokens that it feeds by itself",
+    "in_order": "steps in order",
+    "no_adapters": "no adapters",
+    "workers": "worker processes",
+}
+"""What checks may need of an executor, and how it is said."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -63,10 +73,9 @@ class Standing:
 
     @property
     def words(self) -> frozenset[str]:
-        """What checks may need of it."""
+        """Those of `WORDS` that hold."""
         declared = self.executor.capabilities
         words = {
-            "adapters": declared.adapters,
             "batch_queue": declared.max_concurrent_batches > 1,
             "content": not declared.model_free,
             "feeds_tokens": declared.feeds_tokens,

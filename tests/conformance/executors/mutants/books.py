@@ -1,7 +1,6 @@
 """Bugs in what an executor says about itself, and in who is answered."""
 
 import dataclasses
-import threading
 from concurrent.futures import Future
 from typing import Any
 
@@ -174,14 +173,21 @@ class PromisesTooMuch(Executor):
 
 
 class AnswersTheLastFirst(Executor):
-    """The first of two steps in flight is done some time after the second."""
+    """The first of two steps in flight is not done before something else is submitted."""
 
     caught_by = "results_come_in_order"
+    patience = 0.2
+
+    def __init__(self, settings, context):
+        super().__init__(settings, context)
+        self.held: Any = None
 
     def execute_model(self, scheduled):
+        held, self.held = self.held, None
         future = self.inner.execute_model(scheduled)
-        if len(self.inner._in_flight) != 1:
-            return future
-        late: Future[Any] = Future()
-        future.add_done_callback(lambda done: threading.Timer(0.1, late.set_result, [done.result()]).start())
-        return late
+        if held is None:
+            self.held = future, Future()
+            return self.held[1]
+        if held[0].done():
+            held[1].set_result(held[0].result())
+        return future

@@ -159,7 +159,7 @@ class LeavesAThread(Executor):
 
     def __init__(self, settings, context):
         super().__init__(settings, context)
-        threading.Thread(target=threading.Event().wait, args=(2.0,), daemon=True).start()
+        threading.Thread(target=threading.Event().wait, args=(10.0,), daemon=True).start()
 
 
 class LeavesItsWorkers(WithWorkers):
@@ -169,4 +169,4 @@ class LeavesItsWorkers(WithWorkers):
     def shutdown(self):
         self.is_shut_down = True
         self.inner.shutdown()
-        threading.Timer(1.5, self.end).start()
+        threading.Timer(5.0, self.end).start()
