@@ -1,9 +1,10 @@
 """What several processes cost: the executor `multiproc` beside `single`.
 
-    python benchmarks/multiproc.py [--model M] [--dtype D] [--skip-model]
+    python benchmarks/multiproc.py [--model M] [--dtype D] [--tokens N] [--skip-model]
 
 1. Microseconds per step of a model that does next to nothing: one step at a time, and two in flight.
 2. Milliseconds per step where a step takes 10 ms in the worker and its scheduling 2 ms: one in flight, and two.
+   The same with stages of 10 ms each, without and with the batch queue. 10 ms is the ideal.
 3. Seconds from the call to an executor that is ready, and MiB of every rank: resident, and its own.
 4. Tokens/s of a real model. On a machine with as many cores as ranks, or fewer, this shows what sharing costs, not what
    it gains: the ranks take the cores from one another, and `single` had them all.
@@ -36,16 +37,16 @@ BLOCK_SIZE, LONGEST, STEPS = 16, 1024, 200
 LAYOUTS = ((1, 1), (2, 1), (1, 2))
 
 
-def write_tiny_model(folder: Path) -> None:
-    """Two layers, 16 wide."""
+def write_tiny_model(folder: Path, num_layers: int = 2) -> None:
+    """A few layers, 16 wide."""
     hidden, inner, vocab = 16, 32, 64
     config = {
         "architectures": ["LlamaForCausalLM"], "hidden_size": hidden, "intermediate_size": inner,
-        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": vocab,
+        "num_hidden_layers": num_layers, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": vocab,
         "max_position_embeddings": LONGEST, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True,
     }  # fmt: skip
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
-    for layer in ("model.layers.0", "model.layers.1"):
+    for layer in [f"model.layers.{number}" for number in range(num_layers)]:
         shapes |= {f"{layer}.self_attn.{name}_proj.weight": (hidden, hidden) for name in "qkvo"}
         shapes |= {f"{layer}.mlp.{name}_proj.weight": (inner, hidden) for name in ("gate", "up")}
         shapes |= {f"{layer}.mlp.down_proj.weight": (hidden, inner)}
@@ -141,16 +142,18 @@ def report_overhead() -> None:
 def report_overlap() -> None:
     """Part 2."""
     with tempfile.TemporaryDirectory() as folder:
-        write_tiny_model(Path(folder))
+        write_tiny_model(Path(folder), num_layers=4)
         context = context_of(folder)
-        for overlap in ("off", "on"):
-            settings = MultiprocExecutorSettings(overlap=overlap, num_threads=1)
+        for stages, overlap in itertools.product((1, 2, 4), ("off", "on")):
+            settings = MultiprocExecutorSettings(pipeline_parallel_size=stages, overlap=overlap, num_threads=1)
             executor = MultiprocExecutor(settings, context, worker="sleeping_worker:main")
             depth = executor.capabilities.max_concurrent_batches
-            milliseconds = microseconds_per_step(executor, 32, depth, scheduling=0.002) / 1000
+            scheduling = 0.002 if stages == 1 else 0.0
+            milliseconds = microseconds_per_step(executor, 32, depth, scheduling) / 1000
             print(
-                f"steps of {1000 * sleeping_worker.SECONDS:.0f} ms, scheduling 2 ms, {depth} in flight: "
-                f"{milliseconds:.2f} ms per step",
+                f"{stages} stages of {1000 * sleeping_worker.SECONDS:.0f} ms, scheduling {1000 * scheduling:.0f} ms, "
+                f"{depth} in flight: {milliseconds:.2f} ms per step, "
+                f"{1000 * sleeping_worker.SECONDS / milliseconds:.2f} of the ideal throughput",
                 flush=True,
             )
             executor.shutdown()
@@ -173,7 +176,7 @@ def report_start(arguments: argparse.Namespace) -> None:
 def report_throughput(arguments: argparse.Namespace) -> None:
     """Part 4."""
     prompts = [[(7 * n + k) % 1000 + 100 for k in range(64)] for n in range(16)]
-    params = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True, detokenize=False)
+    params = SamplingParams(temperature=0, max_tokens=arguments.tokens, ignore_eos=True, detokenize=False)
     choices: list[dict[str, object]] = [{"use": "single"}]
     for tensor, pipeline in LAYOUTS:
         sizes = {"tensor_parallel_size": tensor, "pipeline_parallel_size": pipeline}
@@ -184,7 +187,7 @@ def report_throughput(arguments: argparse.Namespace) -> None:
             llm.generate(prompts[:2], SamplingParams(max_tokens=4), use_tqdm=False)
             began = time.perf_counter()
             llm.generate(prompts, params, use_tqdm=False)
-            rate = len(prompts) * 64 / (time.perf_counter() - began)
+            rate = len(prompts) * arguments.tokens / (time.perf_counter() - began)
             depth = llm.info.max_concurrent_batches
         chosen = executor.get("multiproc", {})
         print(f"{rate:7.1f} output tokens/s, {depth} in flight: {executor['use']} {chosen or ''}", flush=True)
@@ -195,6 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--tokens", type=int, default=64, help="output tokens of each of the 16 requests of part 4")
     parser.add_argument("--skip-model", action="store_true", help="parts 1 and 2 only")
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} CPUs", flush=True)

@@ -1,7 +1,9 @@
-"""A rank of `multiproc` whose steps take `SECONDS` and compute nothing: shows what overlap hides."""
+"""A rank of `multiproc` whose steps take `SECONDS` and compute nothing: shows what overlap and stages hide."""
 
+import socket
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
@@ -13,7 +15,13 @@ SECONDS = 0.010
 
 
 class SleepingRank:
-    """Fills `Rank`."""
+    """Fills `Rank`. A stage begins its step when the stage before it has ended the same step."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        self._stage, self._stages = payload["rank"], payload["settings"]["pipeline_parallel_size"]
+        self._directory = Path(payload["directory"])
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self._directory / f"stage-{self._stage}"))
 
     def ready(self) -> Ready:
         """Nothing was loaded."""
@@ -27,11 +35,16 @@ class SleepingRank:
         """There is no KV cache."""
 
     def learn(self, step: int, token_ids: list[int]) -> None:
-        """There is one stage."""
+        """It has no use for them."""
 
-    def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput:
+    def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
         """A token for everybody, after a while."""
+        if self._stage:
+            self._socket.recv(1)
         time.sleep(SECONDS)
+        if self._stage + 1 < self._stages:
+            self._socket.sendto(b"x", str(self._directory / f"stage-{self._stage + 1}"))
+            return None
         ids = list(plan.num_scheduled_tokens)
         return ModelRunnerOutput(step=plan.step, request_ids=ids, sampled_token_ids=[[1]] * len(ids))
 
@@ -42,4 +55,4 @@ class SleepingRank:
 
 def main(payload: Mapping[str, Any], parent: Parent) -> int:
     """Run a rank."""
-    return run(payload, parent, SleepingRank)
+    return run(payload, parent, lambda: SleepingRank(payload))

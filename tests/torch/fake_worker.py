@@ -1,4 +1,4 @@
-"""Workers for tests: one without a model, and the real one; both fail when and how they are told.
+"""Workers for tests: one without a model, and the real one, which fail when and how they are told.
 
 Faults at start come in the environment, those of steps in the plan's extensions, those of calls by their names.
 """
@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
@@ -126,5 +127,55 @@ def real(payload: Mapping[str, Any], parent: Any) -> int:
         ModelRunner._forward = failing  # type: ignore[method-assign]
         rank.execute = noting  # type: ignore[method-assign]
         return rank
+
+    return run(payload, parent, load)
+
+
+def meeting(payload: Mapping[str, Any], parent: Any) -> int:
+    """The real worker. A rank that is told to fail does so in the rendezvous, where another waits for it.
+
+    "kill" is before it has joined the others; "join, kill" is after, while they make groups.
+    """
+    from torch import distributed
+
+    from enginecore_torch.torch_communicator import RENDEZVOUS_FILE
+    from enginecore_torch.worker import main as work
+
+    what = json.loads(os.environ.get(FAULTS, "{}")).get(str(payload["rank"]), "")
+    join = distributed.init_process_group
+
+    def failing(*args: Any, **kwargs: Any) -> None:
+        file = Path(payload["directory"]) / RENDEZVOUS_FILE
+        while not (file.exists() and file.stat().st_size):  # the other has not said where it is
+            time.sleep(0.01)
+        if what.startswith("join"):
+            join(*args, **kwargs)
+        misbehave("kill")
+
+    if what:
+        distributed.init_process_group = failing
+    return work(payload, parent)
+
+
+def skewed(payload: Mapping[str, Any], parent: Any) -> int:
+    """The real worker, whose ranks differ in all that must not matter: time, random numbers, free memory."""
+    import random
+
+    import torch
+
+    from enginecore_torch.torch_rank import load_rank
+
+    rank = payload["rank"]
+    monotonic, wall = time.monotonic, time.time
+    time.monotonic = lambda: monotonic() + 1e6 * rank
+    time.time = lambda: wall() - 1e6 * rank
+
+    def load() -> Any:
+        loaded = load_rank(payload)
+        random.seed(rank)
+        torch.manual_seed(rank)
+        free = loaded.measure()
+        loaded.measure = lambda: free // (1 + rank)  # type: ignore[method-assign]
+        return loaded
 
     return run(payload, parent, load)

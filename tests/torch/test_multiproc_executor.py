@@ -1,8 +1,12 @@
 """The executor `multiproc` with a real model: the tokens of `single`, whatever the engine does meanwhile."""
 
 import asyncio
+import json
+import os
 import random
 import shutil
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +24,13 @@ from enginecore.settings import load_settings
 from enginecore_torch import MultiprocExecutorSettings
 from enginecore_torch.executor import SingleExecutor
 from enginecore_torch.multiproc import WORKER, MultiprocExecutor
+from tests.torch import fake_worker
 from tests.torch.test_workers import PATIENCE, all_gone, until
 from tests.torch.tiny import GREEDY, make_context, make_hf_model
 
 FAULTY = "tests.torch.fake_worker:real"
+SKEWED = "tests.torch.fake_worker:skewed"
+MEETING = "tests.torch.fake_worker:meeting"
 COUNT = 30
 
 
@@ -177,6 +184,27 @@ def test_tokens_equal_those_of_single(folders, shape, tensor, pipeline, depth):
     assert all_gone(executor.worker_pids)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (1, 2)])
+def test_ranks_decide_nothing_for_themselves(folders, monkeypatch, tensor, pipeline):
+    """Field cases 73 and 74: another time, other random numbers and less memory on one rank than on the other, and an
+    interface that is not there in the variable that gloo reads.
+    """
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nonsense0")
+    model = folders["uneven"]
+    single = SingleExecutor.from_context(
+        MultiprocExecutorSettings(num_threads=1), make_context(model=str(model), **CONTEXT)
+    )
+    expected, _ = run_workload(model, Shared(single))
+    executor = start(model, tensor, pipeline, worker=SKEWED, overlap="on")
+    try:
+        assert executor.determine_available_memory() <= psutil.virtual_memory().total // 2
+        tokens, _ = run_workload(model, Shared(executor))
+        check_same(tokens, expected)
+    finally:
+        executor.shutdown()
+
+
 def step(number, request_id="r", new=False, **extensions):
     """A plan for one request of two prompt tokens."""
     known = NewRequestData(
@@ -190,7 +218,27 @@ def step(number, request_id="r", new=False, **extensions):
     )
 
 
+def shared_memory_of(pid):
+    """What a process has of /dev/shm, mapped or open."""
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    files = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir() if file.exists()]
+    return [line for line in maps + files if "/dev/shm" in line]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
+def test_no_shared_memory_is_used_that_could_be_too_small_or_left_behind(folders):
+    """Field cases 64 and 65."""
+    executor = start(folders["uneven"], 2, 1)
+    try:
+        executor.initialize_from_config(KVCacheConfig(8, 8, (tuple(executor.get_kv_cache_specs()),)))
+        executor.execute_model(step(0, new=True)).result(PATIENCE)
+        assert [shared_memory_of(pid) for pid in executor.worker_pids] == [[], []]
+    finally:
+        executor.shutdown()
+
+
 def test_a_rank_that_raises_while_its_peer_waits_in_a_collective_fails_the_step(folders, tmp_path):
+    """Field case 56."""
     executor = start(folders["uneven"], 2, 1, worker=FAULTY)
     try:
         told: list[BaseException] = []
@@ -253,6 +301,21 @@ def test_what_cannot_be_shared_out_is_refused_before_a_process_starts(folders):
     ):
         with pytest.raises(ConfigurationError, match=message):
             start(folders["uneven"], tensor, pipeline)
+
+
+@pytest.mark.parametrize(("rank", "what"), [(1, "kill"), (0, "join, kill")])
+def test_a_rank_that_is_killed_in_the_rendezvous_is_one_clear_error(folders, tmp_path, monkeypatch, rank, what):
+    """Field cases 55, 62 and 74: the others would wait for it for as long as `startup_timeout`, ten minutes."""
+    monkeypatch.setenv(fake_worker.FAULTS, json.dumps({rank: what}))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before, began = set(psutil.Process().children(recursive=True)), time.monotonic()
+    with pytest.raises(
+        EngineCoreError, match=rf"^rank {rank} \(process \d+\) was killed by SIGKILL before it was ready"
+    ):
+        start(folders["uneven"], 2, 1, worker=MEETING)
+    assert time.monotonic() - began < 2 * PATIENCE
+    assert set(psutil.Process().children(recursive=True)) <= before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_of_the_model_is_the_same_as_that_of_single(folders, tmp_path):

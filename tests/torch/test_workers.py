@@ -165,6 +165,7 @@ def test_the_executor_s_own_process_has_no_need_of_torch(tiny_folder):
     ],
 )
 def test_a_rank_that_cannot_start_is_one_clear_error(start, faults, what, message):
+    """Field case 62."""
     faults(rank1=what, rank0="sleep")
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(EngineCoreError, match=message) as raised:
@@ -176,6 +177,7 @@ def test_a_rank_that_cannot_start_is_one_clear_error(start, faults, what, messag
 
 
 def test_a_rank_that_does_not_get_ready_is_named_and_ended(start, faults):
+    """Field cases 62 and 74."""
     faults(rank1="ignore")
     with pytest.raises(EngineCoreError, match=r"rank 1 \(process \d+\) did not load .* startup_timeout = 1 seconds"):
         start(startup_timeout=1.0)
@@ -184,6 +186,7 @@ def test_a_rank_that_does_not_get_ready_is_named_and_ended(start, faults):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_leaves_nobody_behind(tiny_folder, faults, number):
+    """Field case 61."""
     faults(rank0="ignore", rank1="ignore")
     code = (
         "import signal, sys\n"
@@ -240,6 +243,7 @@ def check_dead(executor, told, message):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_death_of_an_idle_rank_is_seen_at_once(start, told, rank):
+    """Field case 55 (a)."""
     executor = start()
     executor.register_failure_callback(told.append)
     os.kill(executor.worker_pids[rank], signal.SIGKILL)
@@ -248,6 +252,7 @@ def test_the_death_of_an_idle_rank_is_seen_at_once(start, told, rank):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_death_of_a_rank_fails_the_steps_in_flight(start, told, rank):
+    """Field case 55 (b)."""
     executor = start(overlap="on")
     executor.register_failure_callback(told.append)
     running = [executor.execute_model(plan(step, seconds=1000)) for step in (0, 1)]
@@ -260,6 +265,7 @@ def test_the_death_of_a_rank_fails_the_steps_in_flight(start, told, rank):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_death_of_a_rank_fails_the_calls_that_wait(start, told, rank):
+    """Field case 55 (c)."""
     executor = start()
     executor.register_failure_callback(told.append)
     with pytest.raises(EngineDeadError, match=f"rank {rank} .* SIGKILL"):
@@ -268,6 +274,7 @@ def test_the_death_of_a_rank_fails_the_calls_that_wait(start, told, rank):
 
 
 def test_a_death_before_anybody_asked_to_be_told_is_told(start, told):
+    """Field case 55 (d)."""
     executor = start()
     os.kill(executor.worker_pids[1], signal.SIGKILL)
     until(lambda: all_gone(executor.worker_pids))
@@ -346,6 +353,7 @@ def test_a_call_gives_one_result_per_rank(start):
 
 
 def test_a_call_that_fails_early_leaves_no_answer_for_the_next(start):
+    """Field case 58."""
     executor = start()
     with pytest.raises(EngineCoreError, match="rank 0 failed: PeculiarError: 18 at rank 0"):
         executor.collective_rpc("late", 0.3, "late")
@@ -354,6 +362,7 @@ def test_a_call_that_fails_early_leaves_no_answer_for_the_next(start):
 
 
 def test_a_call_that_is_not_answered_in_time_says_so_and_leaves_no_answer_for_the_next(start):
+    """Field case 58."""
     executor = start()
     with pytest.raises(TimeoutError, match=r"'fault' within 0.1 s"):
         _slow_call(executor)
@@ -392,6 +401,7 @@ def test_a_step_whose_future_was_cancelled_hurts_nobody(start):
 
 
 def test_shutdown_may_come_often_from_everywhere_and_while_ranks_hang(start, told):
+    """Field case 63."""
     executor = start()
     executor.register_failure_callback(told.append)
     running = executor.execute_model(plan(faults={"0": "ignore", "1": "ignore"}))
@@ -423,6 +433,7 @@ def test_a_callback_may_shut_down(start):
 
 
 def test_two_engines_side_by_side_and_one_after_another(start):
+    """Field case 75."""
     first, second = start(), start(1, 2)
     first.execute_model(plan(1)).result(PATIENCE)
     second.execute_model(plan(2)).result(PATIENCE)
@@ -437,6 +448,7 @@ def test_two_engines_side_by_side_and_one_after_another(start):
     [("time.sleep(1000)", -signal.SIGKILL), ("", 0), ("import os; os._exit(5)", 5), ("raise RuntimeError", 1)],
 )
 def test_ranks_do_not_outlive_the_process_that_started_them(tiny_folder, ending, code):
+    """Field case 60."""
     process = subprocess.Popen(
         [sys.executable, "-c", START + ending, str(tiny_folder)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -455,6 +467,7 @@ def test_ranks_do_not_outlive_the_process_that_started_them(tiny_folder, ending,
 
 
 def test_an_executor_that_is_dropped_ends_at_shutdown_of_its_finaliser(start):
+    """Field case 63."""
     executor = start()
     pids = executor.worker_pids
     holder = {"executor": executor}
@@ -469,10 +482,14 @@ def test_an_executor_that_is_dropped_ends_at_shutdown_of_its_finaliser(start):
     assert all_gone(pids)
 
 
-def test_idle_ranks_and_the_executor_use_no_cpu(start):
+@pytest.mark.parametrize("seconds", [0.0, 1.0], ids=["idle", "in a slow step"])
+def test_ranks_that_wait_and_the_executor_use_no_cpu(start, seconds):
+    """Field case 67."""
     executor = start()
     processes = [psutil.Process(pid) for pid in (*executor.worker_pids, os.getpid())]
+    running = executor.execute_model(plan(seconds=seconds))
     before = [sum(process.cpu_times()[:2]) for process in processes]
     time.sleep(1.0)
     used = [sum(process.cpu_times()[:2]) - start for process, start in zip(processes, before, strict=True)]
     assert max(used) < 0.2
+    running.result(PATIENCE)

@@ -40,6 +40,10 @@ class Violation(InvariantError):
         self.right = right
 
 
+class NotApplicable(Exception):
+    """The check is not for this component, which turned out when it was built. The text says why."""
+
+
 class Bench(Protocol):
     """Where a check puts up what it checks. Each check gets a new one."""
 
@@ -188,6 +192,8 @@ def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) ->
     error = attempt.error
     if error is None:
         return Result(check=item, outcome="passed", seconds=seconds)
+    if isinstance(error, NotApplicable):
+        return Result(check=item, outcome="skipped", reason=str(error), seconds=seconds)
     if isinstance(error, Violation):
         seen, right = error.seen, error.right
     elif isinstance(error, InvariantError):

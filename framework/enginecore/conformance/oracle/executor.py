@@ -67,7 +67,7 @@ class OracleExecutor:
         self._unsampled: dict[int, list[str]] = {}
         self._history: list[StepTrace] = []
         self._last_returned = -1
-        self._idle_from = 0.0
+        self._idle_from = [0.0] * settings.stages
         self._failure: BaseException | None = None
         self._callbacks: list[Callable[[BaseException], None]] = []
         self._worker: OracleWorker | None = None
@@ -124,9 +124,7 @@ class OracleExecutor:
         batch = _Batch(wire, len(self._in_flight) + 1, now, self._last_returned)
         batch.future.set_running_or_notify_cancel()
         self._in_flight.append(batch)
-        duration = self._settings.step_time + self._settings.token_time * scheduled.total_num_scheduled_tokens
-        self._idle_from = max(now, self._idle_from) + duration
-        self._clock.call_at(self._idle_from, partial(self._complete, batch))
+        self._clock.call_at(self._end_of(scheduled, now), partial(self._complete, batch))
         if self._late:  # out of order: it may run ahead of those before it
             self._late.begin_step()
             batch.outcome = self._attempt(batch)
@@ -152,7 +150,11 @@ class OracleExecutor:
         return [methods[method](*args)]
 
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
-        self._callbacks.append(callback)
+        """A failure that came before is reported at once."""
+        if self._failure is not None:
+            callback(self._failure)
+        else:
+            self._callbacks.append(callback)
 
     def check_health(self) -> None:
         if self._failure is not None:
@@ -169,6 +171,13 @@ class OracleExecutor:
 
     def _inject(self, fault: Fault) -> None:
         self._faults.add(fault)
+
+    def _end_of(self, scheduled: SchedulerOutput, now: float) -> float:
+        """When a step that is submitted now has left the last stage."""
+        duration = self._settings.step_time + self._settings.token_time * scheduled.total_num_scheduled_tokens
+        for stage, idle_from in enumerate(self._idle_from):
+            now = self._idle_from[stage] = max(now, idle_from) + duration
+        return now
 
     def _complete(self, batch: _Batch) -> None:
         """The batch's time has come."""

@@ -44,7 +44,8 @@ class OracleSettings(ComponentSettings):
             Without it a fault is seen only as a wrong token.
         read_back: False: tokens are made from what the worker remembers, not from what its blocks hold, so a fault is
             not seen at all. For measuring what everything else costs; needs verify = false.
-        step_time: Seconds on the engine's clock that a step takes. Steps run one after another.
+        stages: Pipeline stages. Each step runs through all of them, and each stage runs one step at a time.
+        step_time: Seconds on the engine's clock that a step takes in a stage. Steps run one after another.
         token_time: Seconds more for each token that it computes.
         vocab_size: Token ids are below this.
         eos_token_ids: Tokens with which the model ends its output; each turns up once in `vocab_size` tokens.
@@ -61,6 +62,7 @@ class OracleSettings(ComponentSettings):
     two_phase: bool = False
     verify: bool = True
     read_back: bool = True
+    stages: int = Field(default=1, ge=1)
     step_time: float = Field(default=0.0, ge=0)
     token_time: float = Field(default=0.0, ge=0)
     vocab_size: int = Field(default=256, ge=2)

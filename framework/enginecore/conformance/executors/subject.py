@@ -1,0 +1,196 @@
+"""The executor that is checked: found, built, and lent to one check after another."""
+
+import itertools
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from enginecore.clock import Clock
+from enginecore.conformance.executors.tiny_llama import write_tiny_llama
+from enginecore.core.component import build_component
+from enginecore.interfaces import Executor, KVCacheConfig
+from enginecore.plugin import Component, ExecutorContext
+from enginecore.settings import load_settings
+
+BLOCK_SIZE, NUM_BLOCKS = 8, 64
+MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS, MAX_MODEL_LEN = 8, 256, 64
+HELPERS = ("resource_tracker", "forkserver")
+"""In the command lines of processes that the standard library starts, and that are no workers."""
+
+WORDS = {
+    "batch_queue": "several batches in flight",
+    "content": "tokens that have content",
+    "feeds_tokens": "sampled tokens that it feeds by itself",
+    "in_order": "steps in order",
+    "no_adapters": "no adapters",
+    "workers": "worker processes",
+}
+"""What checks may need of an executor, and how it is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How an executor is checked. See `prepare`."""
+
+    model: str | None
+    dtype: str
+    device: str
+    clock: Callable[[], Clock]
+    patience: float
+    workers: Callable[[Executor], Sequence[int]] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """An executor that was built, and how far the count of its steps and requests has come.
+
+    Attributes:
+        executor: It.
+        clock: Its own.
+        context: What it was told.
+        workers: Process ids of its workers.
+        cache: Its KV cache; None: not initialised yet.
+        steps: Numbers of steps.
+        request_ids: Names of requests, none twice.
+        alone: What requests gave that ran alone, by prompt and parameters.
+    """
+
+    executor: Executor
+    clock: Clock
+    context: ExecutorContext
+    workers: tuple[int, ...]
+    cache: KVCacheConfig | None = None
+    steps: Iterator[int] = field(default_factory=itertools.count)
+    request_ids: Iterator[str] = field(default_factory=lambda: (f"request-{number}" for number in itertools.count()))
+    alone: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Those of `WORDS` that hold."""
+        declared = self.executor.capabilities
+        words = {
+            "batch_queue": declared.max_concurrent_batches > 1,
+            "content": not declared.model_free,
+            "feeds_tokens": declared.feeds_tokens,
+            "in_order": declared.in_order,
+            "no_adapters": not declared.adapters,
+            "workers": bool(self.workers),
+        }
+        return frozenset(word for word, holds in words.items() if holds)
+
+    def initialize(self) -> None:
+        """Give it its KV cache, if it has none yet."""
+        if self.cache is None:
+            names = tuple(self.executor.get_kv_cache_specs())
+            self.executor.determine_available_memory()
+            cache = KVCacheConfig(NUM_BLOCKS, BLOCK_SIZE, (names,))
+            self.executor.initialize_from_config(cache)
+            self.cache = cache
+
+
+class Subject:
+    """An executor under check. Building one takes long, so checks that leave it whole share it.
+
+    Attributes:
+        options: How it is checked.
+    """
+
+    def __init__(
+        self,
+        component: Component | str,
+        settings: Mapping[str, Any] | None,
+        allow: Sequence[str] | None,
+        options: Options,
+    ) -> None:
+        """By object or by name.
+
+        Raises:
+            ConfigurationError: the settings are wrong.
+            PluginError: there is no such executor.
+        """
+        name = component if isinstance(component, str) else component.name
+        arguments = {
+            "model": options.model or "tiny",
+            "executor.use": name,
+            **({f"executor.{name}": dict(settings)} if settings else {}),
+            **({} if allow is None else {"plugins.allow": list(allow)}),
+        }
+        given = () if isinstance(component, str) else (component,)
+        loaded = load_settings(arguments, components=given, environ={})
+        self.options = options
+        self._component = loaded.registry.get("executor", name)
+        self._settings = loaded.settings.component("executor").settings
+        self._model = options.model
+        self._standing: Standing | None = None
+        self._built: list[Executor] = []
+        weakref.finalize(self, _shut_down, self._built)
+
+    def lend(self) -> Standing:
+        """The executor that stands; a new one, if none does."""
+        if self._standing is None:
+            self._standing = self.build()
+        return self._standing
+
+    def build(self) -> Standing:
+        """A new one, beside that which stands."""
+        context = self._context()
+        before = {child.pid for child in psutil.Process().children()}
+        executor: Executor = build_component(self._component, self._settings, context)
+        self._built.append(executor)
+        if self.options.workers is not None:
+            workers = tuple(self.options.workers(executor))
+        else:
+            workers = tuple(pid for pid in _children() if pid not in before)
+        return Standing(executor=executor, clock=context.clock, context=context, workers=workers)
+
+    def drop(self) -> None:
+        """Shut down the one that stands; not waited for longer than patience."""
+        standing, self._standing = self._standing, None
+        if standing is not None:
+            self._built.remove(standing.executor)
+            ending = threading.Thread(target=_shut_down, args=([standing.executor],), daemon=True)
+            ending.start()
+            ending.join(self.options.patience)
+
+    def _context(self) -> ExecutorContext:
+        if self._model is None:
+            folder = Path(tempfile.mkdtemp(prefix="ec-tiny-llama-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            write_tiny_llama(folder)
+            self._model = str(folder)
+        return ExecutorContext(
+            model=self._model,
+            dtype=self.options.dtype,
+            device=self.options.device,
+            max_model_len=MAX_MODEL_LEN,
+            block_size=BLOCK_SIZE,
+            max_num_seqs=MAX_NUM_SEQS,
+            max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
+            seed=0,
+            clock=self.options.clock(),
+        )
+
+
+def _children() -> Iterator[int]:
+    for child in psutil.Process().children():
+        try:
+            command = " ".join(child.cmdline())
+        except psutil.Error:
+            continue  # it has gone
+        if not any(helper in command for helper in HELPERS):
+            yield child.pid
+
+
+def _shut_down(executors: list[Executor]) -> None:
+    for executor in executors:
+        try:
+            executor.shutdown()
+        except Exception:
+            continue  # a check says so, if it is asked
