@@ -161,7 +161,9 @@ class PlainFcfsScheduler:
         due = self._in_flight[0].plan.step if self._in_flight else None
         if not due == scheduled.step == output.step:
             raise InvariantError(f"plan of step {scheduled.step}, result of step {output.step}, but {due} is due")
-        tokens = dict(zip(output.request_ids, output.sampled_token_ids, strict=True))
+        tokens: dict[str, list[int]] = {}
+        for request_id, sampled in zip(output.request_ids, output.sampled_token_ids, strict=False):
+            tokens[request_id] = tokens.get(request_id, []) + sampled  # a second row makes one token too many
         for row in self._in_flight.popleft().rows:
             if not row.request.is_finished:
                 self._settle(row, tokens.get(row.request.request_id, []), output)
