@@ -67,7 +67,7 @@ def test_a_newcomer_gets_a_package_that_is_installed_checked_and_running(tmp_pat
 
 def test_what_the_command_writes_passes_its_own_tests_untouched(tmp_path):
     newcomer = Newcomer(tmp_path)
-    checks = "pytest -q -k 'short_ones_pass or setting or wait_is_bounded'"  # the whole contract is for the page's own package
+    checks = "pytest -q -k 'short_ones_pass or setting or wait_is_bounded'"  # of the contract, a little
     for line in ("enginecore new scheduler untouched", "cd untouched", "pip install -e '.[test]'", checks):
         newcomer.call(line, fails=False)
     assert "4 passed" in newcomer.printed
