@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from enginecore.errors import ConfigurationError
+from enginecore.errors import ConfigurationError, PluginError
 from enginecore.plugin import KINDS, Component, Kind
-from enginecore.registry.located import locate
+from enginecore.registry.located import Located, locate
 from enginecore.registry.spelling import closest
 from enginecore.settings import TABLES, Loaded, load_registry, load_settings
 
@@ -49,6 +49,21 @@ class Subject:
     _components: tuple[Component, ...]
 
     @property
+    def is_installed(self) -> bool:
+        """Whether a plugin offers it, so that other processes find it by its name."""
+        return not self._components
+
+    @property
+    def module(self) -> str | None:
+        """The module that an engine imports to find it; None: it was given as an object, from no such place."""
+        kind, name = self.component.kind, self.component.name
+        for record in self.loaded.registry.plugins:
+            if self.is_installed and any((c.kind, c.name) == (kind, name) for c in record.components):
+                return record.module
+        prefix = self.reference.partition(":")[0]
+        return None if prefix == kind else prefix
+
+    @property
     def patience(self) -> float:
         """Seconds to wait for what should be there at once."""
         return self.options.patience
@@ -72,13 +87,20 @@ class Subject:
         }
         components = () if given is None else (given,)
         loaded = load_settings(arguments, components=components, environ={})
-        reference = component if isinstance(component, str) else f"{kind}:{name}"
+        reference = component if isinstance(component, str) else _reference(component)
         return cls(loaded.registry.get(kind, name), loaded, reference, options, arguments, components)
 
     def load(self, more: Mapping[str, Any], components: Sequence[Component] = ()) -> Loaded:
         """As `loaded`, with some settings and some components more."""
         arguments = {**self._arguments, **more}
         return load_settings(arguments, components=(*self._components, *components), environ={})
+
+
+def _reference(component: Component) -> str:
+    try:
+        return Located(component).importable_name()
+    except PluginError:
+        return f"{component.kind}:{component.name}"
 
 
 def _resolve(component: Component | str, options: Options) -> tuple[Kind, str, Component | None]:

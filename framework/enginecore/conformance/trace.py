@@ -1,0 +1,72 @@
+"""What happens to a scheduler, as data: it can be run again, made smaller, and printed as a test."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def _keywords(arguments: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={_shown(value)}" for name, value in arguments.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One call of a method of `SchedulerRun`.
+
+    Attributes:
+        method: Its name.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+    """
+
+    method: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        args = [*map(_shown, self.args), *_keywords(self.kwargs)]
+        return f"run.{self.method}({', '.join(args)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Moves under conditions.
+
+    Attributes:
+        conditions: Keyword arguments of `SchedulerRun`.
+        moves: In order. The end, when everything is run to its end, goes without saying.
+    """
+
+    conditions: Mapping[str, Any]
+    moves: tuple[Move, ...]
+
+    @property
+    def size(self) -> int:
+        """What a smaller trace has less of."""
+        return len(str(self.conditions)) + sum(40 + len(str(move)) for move in self.moves)
+
+    def as_test(self, name: str, reference: str, options: Mapping[str, Any]) -> str:
+        """A test that can be pasted into a file.
+
+        Args:
+            name: Of the rule that it is about.
+            reference: What finds the component.
+            options: Further keyword arguments of `SchedulerRun`, such as its own settings.
+        """
+        arguments = {**options, **self.conditions}
+        given = ", ".join([_shown(reference), *_keywords(arguments)])
+        lines = [
+            "from enginecore.conformance.schedulers import SchedulerRun",
+            "",
+            "",
+            f"def test_{name}():",
+            f"    run = SchedulerRun({given})",
+            *(f"    {move}" for move in self.moves),
+            "    run.finish()",
+        ]
+        return "\n".join(lines)
