@@ -12,7 +12,7 @@ from rich.table import Table
 from enginecore.cli.options import AsJson, Overrides
 from enginecore.conformance import PreparedCheck, prepare
 from enginecore.conformance.checks import Result
-from enginecore.errors import ConfigurationError
+from enginecore.conformance.opt_outs import parse_opt_outs
 from enginecore.settings import parse_overrides
 
 _COLOURS = {"passed": "green", "skipped": "yellow", "failed": "red"}
@@ -33,7 +33,7 @@ def check(
     list_only: Annotated[bool, typer.Option("--list", help="Say what the checks are, and run none.")] = False,
 ) -> None:
     """Check a component against its contract. Exits with 1 if a rule is broken, or if an opt-out is not needed."""
-    prepared = prepare(component, skip=_opt_outs(skip or ()), only=only, engine=parse_overrides(overrides or ()))
+    prepared = prepare(component, skip=parse_opt_outs(skip or ()), only=only, engine=parse_overrides(overrides or ()))
     if list_only:
         _print_rules(prepared, as_json)
         return
@@ -44,16 +44,6 @@ def check(
         _print_results(component, results)
     if any(result.outcome == "failed" for result in results):
         raise typer.Exit(1)
-
-
-def _opt_outs(given: Sequence[str]) -> dict[str, str]:
-    opt_outs = {}
-    for text in given:
-        name, separator, reason = text.partition("=")
-        if not separator:
-            raise ConfigurationError(f"--skip {text!r}: write CHECK=REASON, such as --skip 'wait_is_bounded=by design'")
-        opt_outs[name.strip()] = reason.strip()
-    return opt_outs
 
 
 def _run(component: str, prepared: Sequence[PreparedCheck]) -> list[Result]:

@@ -29,6 +29,12 @@ class Options:
     patience: float = 10.0
     time_limit: float = 100.0
 
+    @property
+    def for_run(self) -> Mapping[str, Any]:
+        """Those that a single run depends on, as far as given."""
+        given = {"settings": self.settings, "engine": self.engine, "allow": self.allow}
+        return {name: value for name, value in given.items() if value}
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:

@@ -1,4 +1,4 @@
-"""What happens to a scheduler, as data: it can be run again, made smaller, and printed as a test."""
+"""What happens to a component, as data: it can be run again, made smaller, and printed as a test."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def _keywords(arguments: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One call of a method of `SchedulerRun`.
+    """One call of a method of a run.
 
     Attributes:
         method: Its name.
@@ -35,10 +35,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Moves under conditions.
+    """Moves of a run under conditions.
 
     Attributes:
-        conditions: Keyword arguments of `SchedulerRun`.
+        conditions: Keyword arguments of the run.
         moves: In order. The end, when everything is run to its end, goes without saying.
     """
 
@@ -50,22 +50,23 @@ class Trace:
         """What a smaller trace has less of."""
         return len(str(self.conditions)) + sum(40 + len(str(move)) for move in self.moves)
 
-    def as_test(self, name: str, reference: str, options: Mapping[str, Any]) -> str:
+    def as_test(self, run: type, name: str, reference: str, options: Mapping[str, Any]) -> str:
         """A test that can be pasted into a file.
 
         Args:
+            run: Class of the run.
             name: Of the rule that it is about.
             reference: What finds the component.
-            options: Further keyword arguments of `SchedulerRun`, such as its own settings.
+            options: Further keyword arguments of the run, such as the component's own settings.
         """
         arguments = {**options, **self.conditions}
         given = ", ".join([_shown(reference), *_keywords(arguments)])
         lines = [
-            "from enginecore.conformance.schedulers import SchedulerRun",
+            f"from {run.__module__.rpartition('.')[0]} import {run.__name__}",
             "",
             "",
             f"def test_{name}():",
-            f"    run = SchedulerRun({given})",
+            f"    run = {run.__name__}({given})",
             *(f"    {move}" for move in self.moves),
             "    run.finish()",
         ]

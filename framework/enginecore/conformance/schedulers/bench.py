@@ -1,11 +1,10 @@
 """What checks of schedulers work with."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from enginecore.conformance.checks import Violation
 from enginecore.conformance.exploration import Exploration, Family
-from enginecore.conformance.schedulers.parts import Parts
+from enginecore.conformance.parts import Parts
 from enginecore.conformance.schedulers.run import SchedulerRun
 from enginecore.conformance.schedulers.traffic import QUIET, WILD, grid, traces
 from enginecore.conformance.subject import Subject
@@ -22,19 +21,17 @@ class SchedulerBench:
     Attributes:
         subject: What is checked.
         parts: It, and what it works with.
+        capabilities: What the scheduler declares and its parts let it do.
     """
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.parts = Parts(subject.loaded)
-        capabilities = subject.component.capabilities
-        families = [Family(traces(capabilities, QUIET), NUM_QUIET), Family(traces(capabilities, WILD), NUM_WILD)]
-        self._exploration = Exploration(self.play, families, grid(capabilities))
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What the scheduler declares."""
-        return self.subject.component.capabilities
+        scheduler, manager = self.parts.components["scheduler"], self.parts.components["kv_cache_manager"]
+        self.capabilities = scheduler.capabilities - ({"prefix_caching"} - manager.capabilities)
+        quiet, wild = (traces(self.capabilities, kinds) for kinds in (QUIET, WILD))
+        families = [Family(quiet, NUM_QUIET), Family(wild, NUM_WILD)]
+        self._exploration = Exploration(self.play, families, grid(self.capabilities))
 
     def start(self, parts: Parts | None = None, **conditions: Any) -> SchedulerRun:
         """A run under conditions that go with the scheduler's capabilities."""
@@ -72,15 +69,8 @@ class SchedulerBench:
 
     def fail(self, trace: Trace, error: BrokenRule) -> None:
         """Say what broke, with a test that shows it."""
-        test = trace.as_test(error.rule, self.subject.reference, self.options)
+        test = trace.as_test(SchedulerRun, error.rule, self.subject.reference, self.subject.options.for_run)
         raise Violation(f"{error.seen}\n\nA regression test:\n\n{test}\n", "what the rule says")
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """Those of the options that a run depends on, as given."""
-        options = self.subject.options
-        given = {"settings": options.settings, "engine": options.engine, "allow": options.allow}
-        return {name: value for name, value in given.items() if value}
 
     def close(self) -> None:
         """Nothing is left of a run."""

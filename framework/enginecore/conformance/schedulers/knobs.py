@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from enginecore.conformance.checks import Check, Violation
+from enginecore.conformance.parts import Parts
 from enginecore.conformance.schedulers.bench import SchedulerBench
-from enginecore.conformance.schedulers.parts import Parts
 from enginecore.conformance.schedulers.traffic import busy_moves
 from enginecore.conformance.trace import Trace
 from enginecore.errors import EngineCoreError
@@ -19,7 +19,10 @@ from enginecore.settings import TABLES
 NUMBERS = (1, 2, 4, 0, 8, 100, 1000)
 FRACTIONS = (0.0, 0.1, 1.0, 3.0, 30.0, 1000.0)
 TENANTS = ("a", "b")
-"""Texts that are tried, also as keys: tenants of the requests."""
+PLAIN: Mapping[Any, tuple[Any, ...]] = {
+    bool: (True, False), int: NUMBERS, float: FRACTIONS, str: TENANTS, type(None): (None,)
+}  # fmt: skip
+"""Values that are tried. Texts, also as keys, are tenants of the requests."""
 MOST_COMBINATIONS = 12
 """Of a value with one of another setting, where it changes nothing by itself."""
 
@@ -135,16 +138,8 @@ def _is_taken(base: BaseModel, name: str, value: Any) -> bool:
 def _values(annotation: Any) -> Iterator[Any]:
     """Some values of a type; not all need satisfy its constraints."""
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if annotation is bool:
-        yield from (True, False)
-    elif annotation is int:
-        yield from NUMBERS
-    elif annotation is float:
-        yield from FRACTIONS
-    elif annotation is str:
-        yield from TENANTS
-    elif annotation is type(None):
-        yield None
+    if annotation in PLAIN:
+        yield from PLAIN[annotation]
     elif origin is Literal:
         yield from arguments
     elif origin in (dict, Mapping):

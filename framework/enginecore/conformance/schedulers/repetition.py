@@ -73,7 +73,9 @@ def processes_plan_alike(bench: SchedulerBench) -> None:
     """
     if bench.subject.reference.startswith(f"{bench.subject.component.kind}:") and not bench.subject.is_installed:
         return
-    payload = json.dumps({"reference": bench.subject.reference, "options": dict(bench.options)}, default=str)
+    payload = json.dumps(
+        {"reference": bench.subject.reference, "options": dict(bench.subject.options.for_run)}, default=str
+    )
     code = "from enginecore.conformance.schedulers.repetition import main; main()"
     children = []
     for seed in ("0", "1"):

@@ -1,18 +1,17 @@
 """One run of a scheduler on the oracle, under watch, move by move."""
 
-import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from enginecore.conformance.harness import Conditions, SchedulerHarness
 from enginecore.conformance.invariants import check_quiescence
+from enginecore.conformance.judge import Judge
 from enginecore.conformance.oracle.settings import Fault, OracleSettings
-from enginecore.conformance.schedulers.parts import Parts
+from enginecore.conformance.parts import Parts
 from enginecore.conformance.subject import Options, Subject
 from enginecore.conformance.trace import Trace
 from enginecore.core.watching import BrokenRule
-from enginecore.errors import InvalidRequestError, InvariantError
+from enginecore.errors import InvalidRequestError
 from enginecore.messages import EngineCoreRequest, FinishReason
 from enginecore.plugin import Component
 from enginecore.sampling import SamplingParams
@@ -20,14 +19,6 @@ from enginecore.sampling import SamplingParams
 MAX_STEPS = 2_000
 """No trace takes more to its end."""
 ORACLE = ("depth", "feeds_tokens", "in_order", "step_time", "vocab_size", "two_phase")
-
-# whose check it was that failed: the innermost module of the kit
-RULES = {
-    "oracle": "policy_does_not_change_tokens",
-    "transcript": "one_last_word",
-    "invariants": "nothing_is_left",
-    "harness": "progress_or_a_wake_time",
-}
 
 
 class SchedulerRun:
@@ -68,7 +59,7 @@ class SchedulerRun:
         oracle = {name: value for name, value in conditions.items() if name in ORACLE}
         others = {name: value for name, value in conditions.items() if name not in ORACLE}
         made = Conditions(oracle=OracleSettings(**{"vocab_size": 32, **oracle}), **others)
-        with _Judge():
+        with Judge("scheduler"):
             self.harness = SchedulerHarness(
                 made,
                 parts.make_scheduler,
@@ -100,7 +91,7 @@ class SchedulerRun:
             ignore_eos=ignore_eos,
         )
         request = EngineCoreRequest(request_id=request_id, prompt_token_ids=list(prompt), params=params, **fields)
-        with _Judge():
+        with Judge("scheduler"):
             self.harness.take_outputs()
             try:
                 self.harness.add(request)
@@ -110,50 +101,50 @@ class SchedulerRun:
 
     def step(self, times: int = 1) -> None:
         """What an engine does: submit, or settle the oldest step in flight, or wait."""
-        with _Judge():
+        with Judge("scheduler"):
             for _ in range(times):
                 self.harness.step()
             self._look()
 
     def submit(self) -> None:
         """Plan and submit a step, if there is room in the queue of batches."""
-        with _Judge():
+        with Judge("scheduler"):
             self.harness.submit()
             self._look()
 
     def settle(self) -> None:
         """Wait for the oldest step in flight, if there is one."""
-        with _Judge():
+        with Judge("scheduler"):
             self.harness.settle()
             self._look()
 
     def abort(self, *request_ids: str) -> None:
         """Clients close requests."""
-        with _Judge():
+        with Judge("scheduler"):
             self.harness.abort(request_ids)
             self._look()
 
     def end(self, *request_ids: str, reason: str = "abort") -> None:
         """The engine ends requests, by a reason: "abort" or "error"."""
-        with _Judge():
+        with Judge("scheduler"):
             error = "ended by the check" if reason == "error" else None
             self.harness.finish(request_ids, FinishReason[reason.upper()], error)
             self._look()
 
     def reset(self, running: bool = False) -> None:
         """Forget the prefix cache; with `running`, of running requests too."""
-        with _Judge():
+        with Judge("scheduler"):
             self.harness.reset_prefix_cache(running)
             self._look()
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
-        with _Judge():
+        with Judge("scheduler"):
             self.harness.clock.wait(deadline=self.harness.clock.now() + seconds)
 
     def fault(self, kind: str, request_id: str) -> None:
         """Let the executor go wrong: "drop" or "error" the next token of a request, or make one of "unknown"."""
-        with _Judge():
+        with Judge("scheduler"):
             self.harness.executor.collective_rpc(
                 "inject", Fault.model_validate({"kind": kind, "request_id": request_id})
             )
@@ -167,7 +158,7 @@ class SchedulerRun:
     def finish(self, max_steps: int = MAX_STEPS) -> None:
         """Step until everything has ended: all tokens are right, and nothing is left."""
         harness = self.harness
-        with _Judge():
+        with Judge("scheduler"):
             for _ in range(max_steps):
                 if not (harness.scheduler.has_requests() or harness.num_in_flight):
                     break
@@ -179,37 +170,10 @@ class SchedulerRun:
         open_ids = harness.transcript.open_ids
         if open_ids:
             raise BrokenRule("scheduler", "one_last_word", f"all has ended, and clients of {open_ids} were not told")
-        with _Judge({"transcript": "policy_does_not_change_tokens"}):
+        with Judge("scheduler", {"transcript": "policy_does_not_change_tokens"}):
             harness.transcript.check(harness.conditions.model)
-        with _Judge():
+        with Judge("scheduler"):
             check_quiescence(harness.scheduler, harness.kv_cache_manager, harness.executor)
 
     def _look(self) -> None:
         self.harness.scheduler.get_stats()
-
-
-class _Judge:
-    """Says by which rule it is wrong that something was raised."""
-
-    def __init__(self, rules: Mapping[str, str] | None = None) -> None:
-        self._rules = {**RULES, **(rules or {})}
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, BrokenRule) or not isinstance(error, Exception):
-            return
-        if isinstance(error, InvariantError):
-            rule = self._rules.get(_origin(error), "its_own_books_hold")
-            raise BrokenRule("scheduler", rule, str(error)) from error
-        frames = traceback.extract_tb(error.__traceback__)[-3:]
-        where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
-        raise BrokenRule("scheduler", "nothing_is_raised", f"{type(error).__name__}: {error}, in {where}") from error
-
-
-def _origin(error: BaseException) -> str:
-    """Which part of the kit raised it: the module, or the package under `conformance`."""
-    innermost = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-    parts = innermost.with_suffix("").parts
-    return parts[parts.index("conformance") + 1] if "conformance" in parts[:-1] else ""

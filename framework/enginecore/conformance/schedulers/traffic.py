@@ -124,22 +124,22 @@ def traces(capabilities: frozenset[str], kinds: tuple[str, ...]) -> st.SearchStr
     """Traces of these kinds of moves; a kind that is named more often comes more often."""
     slot = st.one_of(st.none(), *(MOVES[kind] for kind in kinds))
     slots = st.tuples(*[slot] * SLOTS)
-    return st.builds(lambda chosen, moves: Trace(chosen, _named(moves)), conditions(capabilities), slots)
+    return st.builds(lambda chosen, moves: Trace(chosen, named(moves, "add")), conditions(capabilities), slots)
 
 
-def _named(moves: tuple[Move | None, ...]) -> tuple[Move, ...]:
-    """Requests get their names in order of arrival."""
-    named = []
+def named(moves: tuple[Move | None, ...], arrival: str) -> tuple[Move, ...]:
+    """The moves that are not left out; requests get their names in order of their arrival, a move of that name."""
+    result = []
     num_added = 0
     for move in moves:
         if move is None:
             continue
         args = tuple(f"r{arg % (num_added + 1)}" if isinstance(arg, Who) else arg for arg in move.args)
-        if move.method == "add" and not isinstance(args[0], str):
+        if move.method == arrival and not isinstance(args[0], str):
             args = (f"r{num_added}", *args)
             num_added += 1
-        named.append(Move(move.method, args, move.kwargs))
-    return tuple(named)
+        result.append(Move(move.method, args, move.kwargs))
+    return tuple(result)
 
 
 def grid(capabilities: frozenset[str], num_requests: int = 9) -> list[Trace]:

@@ -17,15 +17,23 @@ class Parts:
         components: Which, by kind. A part that nobody uses is left out.
     """
 
-    def __init__(self, loaded: Loaded, victim: VictimChoice | None = None) -> None:
-        """`victim`: takes the place of the one that the settings choose."""
+    def __init__(self, loaded: Loaded, **stand_ins: Callable[[Any], Any]) -> None:
+        """`stand_ins`: by kind, what makes a part instead of the component that the settings choose."""
         self.components = choose_components(loaded)
         self._loaded = loaded
-        self._victim = victim
+        self._stand_ins = stand_ins
+
+    def with_scheduler(self, make: Callable[[SchedulerContext], Scheduler]) -> "Parts":
+        """The same, with this scheduler."""
+        return Parts(self._loaded, **{**self._stand_ins, "scheduler": make})
 
     def with_victim(self, victim: VictimChoice) -> "Parts":
         """The same, with this victim choice."""
-        return Parts(self._loaded, victim)
+        return Parts(self._loaded, **{**self._stand_ins, "victim": lambda context: victim})
+
+    def with_eviction(self, order: EvictionOrder) -> "Parts":
+        """The same, with this order of eviction."""
+        return Parts(self._loaded, **{**self._stand_ins, "eviction": lambda context: order})
 
     def make_scheduler(self, context: SchedulerContext) -> Scheduler:
         """A scheduler."""
@@ -40,8 +48,6 @@ class Parts:
     @property
     def make_victim(self) -> Callable[[VictimContext], VictimChoice] | None:
         """A victim choice, if the scheduler uses one."""
-        if self._victim is not None and "victim" in self.components:
-            return lambda context: self._victim
         return self._maker("victim")
 
     @property
@@ -53,5 +59,7 @@ class Parts:
         return (lambda context: self._build(kind, context)) if kind in self.components else None
 
     def _build(self, kind: Kind, context: Any) -> Any:
+        if kind in self._stand_ins:
+            return self._stand_ins[kind](context)
         component: Component = self.components[kind]
         return build_component(component, self._loaded.settings.component(kind).settings, context)
