@@ -1,10 +1,10 @@
-"""The packages of `examples`, built and installed once for all tests."""
+"""The packages of `examples`, built and installed once for all tests, beside a wheel of enginecore itself."""
 
 import pytest
 
 from tests.plugins.environment import install_examples
 
-PACKAGES = {"third_party_scheduler": "shortest-prompt-first", "third_party_transport": "unix-socket-transport"}
+PACKAGES = ("third_party_policy", "third_party_scheduler", "third_party_kv_cache", "third_party_transport")
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,11 @@ with LLM(executor={"use": "oracle"}, **({"config_file": sys.argv[1]} if sys.argv
 """
 
 CHECK_BY_NAME = """
-from enginecore.conformance.transports import prepare
+from enginecore.conformance import prepare
 
-checks = {str(check): check for check in prepare("unix-socket", allow=["enginecore", "unix-socket-transport"])}
-print(checks["an_engine_core_that_is_killed_is_seen"].run())
+allow, only = ["enginecore", "unix-socket-transport"], ["an_engine_core_that_is_killed_is_seen"]
+[check] = prepare("transport:unix-socket", allow=allow, only=only)
+print(check.run())
 """
 
 
@@ -79,7 +80,4 @@ def test_it_is_checked_by_name(environment):
 def test_its_own_tests_pass(environment):
     """Of the contract a few checks: all of them are run where the module is imported from where it lies."""
     chosen = "not test_contract or messages_arrive_whole or strangers_disturb_nobody or every_field_survives"
-    source = str(environment.cwd / EXAMPLE.name)
-    done = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, source)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 passed" in done.stdout
+    assert "12 passed" in environment.own_tests(EXAMPLE.name, "-k", chosen)

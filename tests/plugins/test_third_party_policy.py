@@ -1,4 +1,4 @@
-"""`examples/third_party_scheduler`: built, installed and chosen by a file, as its author and its users would."""
+"""`examples/third_party_policy`: built, installed and chosen by a file, as its author and its users would."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.plugins.environment import REPOSITORY
 
-EXAMPLE = REPOSITORY / "examples" / "third_party_scheduler"
+EXAMPLE = REPOSITORY / "examples" / "third_party_policy"
 
 RUN = """
 import sys
@@ -68,6 +68,12 @@ def test_its_settings_come_from_the_file_and_are_checked(environment, tmp_path):
 
 
 def test_its_own_tests_pass(environment):
-    done = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(environment.cwd / EXAMPLE.name))
+    assert "5 passed" in environment.own_tests(EXAMPLE.name, "-k", "not contract")
+
+
+def test_the_command_finds_that_it_keeps_its_contract(environment):
+    done = environment.enginecore("check", "--json", "scheduler:shortest-prompt-first")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    results = json.loads(done.stdout)
+    assert {result["outcome"] for result in results} == {"passed"}
+    assert {"policy_does_not_change_tokens", "wait_is_bounded"} <= {result["check"] for result in results}

@@ -1,13 +1,19 @@
-"""The policy alone, and installed in an engine on the oracle executor, which needs no model."""
+"""The contract, by the kit; the policy alone; and an engine with it on the oracle executor, which needs no model."""
 
 from types import SimpleNamespace
 
 import pytest
-from shortest_prompt_first import ShortestPromptFirst
+from shortest_prompt_first import COMPONENT, ShortestPromptFirst
 
 from enginecore import LLM, SamplingParams
 from enginecore.clock import VirtualClock
+from enginecore.conformance import parametrize
 from enginecore.errors import ConfigurationError
+
+
+@parametrize(COMPONENT)
+def test_contract(check):
+    check()
 
 
 def order(policy, **requests):

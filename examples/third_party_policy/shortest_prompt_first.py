@@ -22,7 +22,10 @@ class ShortestPromptFirst(SchedulingPolicy):
         return request.num_prompt_tokens + request.arrival * self.tokens_per_second
 
 
+COMPONENT = policy_component("shortest-prompt-first", ShortestPromptFirst)
+
+
 @hookimpl
 def enginecore_components() -> list[Component]:
     """What this package offers."""
-    return [policy_component("shortest-prompt-first", ShortestPromptFirst)]
+    return [COMPONENT]
