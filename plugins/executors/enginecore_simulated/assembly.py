@@ -1,6 +1,7 @@
 """From settings to what the executor works with: a model, cards, costs."""
 
 from enginecore.cost_model import HARDWARE, CostModel, Deployment, Hardware, ModelShape, find_shape
+from enginecore.cost_model.files import read_costs
 from enginecore.errors import ConfigurationError, ModelError
 from enginecore.plugin import ExecutorContext
 from enginecore_models.location import locate
@@ -45,6 +46,6 @@ def find_costs(settings: SimulatedExecutorSettings, deployment: Deployment) -> C
     Raises:
         ConfigurationError: the file of measured costs cannot be used.
     """
-    model = CostModel.uniform(deployment.costs())
+    model = CostModel.uniform(deployment.costs()) if settings.costs is None else read_costs(settings.costs)
     given = settings.parameters.model_dump(exclude_none=True)
     return model.overridden(given) if given else model
