@@ -211,25 +211,37 @@ def _refuse_what_has_no_value(metric: str, baseline: Arm, candidate: Arm) -> Non
 
 
 def _refuse_what_grew(metric: MetricFacts, baseline: Arm, candidate: Arm) -> None:
-    if not metric.unit.startswith("s"):
+    if not _follows_queue(metric):
         return
     for name, arm in (("baseline", baseline), ("candidate", candidate)):
         saturated = sum(measured.saturated for measured in arm)
         if saturated > MOST_SATURATED * len(arm):
             raise Refused(
-                f"the {name}'s queue only grew in {saturated} of {len(arm)} replicates, so its latencies grow with the "
-                "length of the run: lower the rate"
+                f"the {name}'s queue only grew in {saturated} of {len(arm)} replicates, so this grows or falls with "
+                "the length of the run: lower the rate"
             )
 
 
+def _follows_queue(metric: MetricFacts) -> bool:
+    """Whether it is a latency, or made of latencies."""
+    if metric.unit == "s":
+        return metric.name != "makespan"
+    return metric.name.startswith(("slowdown", "slo_attainment", "fluidity", "good_rps"))
+
+
 def _p_values(comparison: ArmComparison) -> list[float]:
-    return [each.p_value for each in comparison.secondary if each.p_value is not None]
+    return [each.p_value for each in comparison.secondary if _is_tested(each) and each.p_value is not None]
+
+
+def _is_tested(found: MetricComparison) -> bool:
+    """Whether chance has a say. Sign flips judge differences by their signs alone, so those that are 0 are no test."""
+    return found.p_value is not None and found.baseline != found.candidate
 
 
 def _with_adjusted(comparison: ArmComparison, adjusted: Sequence[float], rules: Rules) -> ArmComparison:
     left = iter(adjusted)
     secondary = [
-        each if each.p_value is None else _adjusted(each, next(left), rules.level) for each in comparison.secondary
+        _adjusted(each, next(left), rules.level) if _is_tested(each) else each for each in comparison.secondary
     ]
     return msgspec.structs.replace(comparison, secondary=secondary)
 
