@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-PLACE = Path(os.environ.get("ENGINECORE_SHARED") or Path(__file__).parents[2] / "shared")
+PLACE = Path(os.environ.get("SHARED_DATA") or Path(__file__).parents[2] / "shared")
 
 
 def shared(path: str) -> Path:
