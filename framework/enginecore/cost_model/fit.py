@@ -102,18 +102,28 @@ def _fit_regime(samples: Sequence[StepSample], seed: int) -> tuple[StepCosts, Fi
 
 def _best_costs(samples: Sequence[StepSample]) -> StepCosts:
     """The best over all forms of the smooth maximum; for each form the problem is linear."""
-    np, nnls = _solvers()
+    np, _ = _solvers()
     seconds = np.array([sample.seconds for sample in samples])
+    first = _least_squares(samples, seconds)
+    # errors as shares of the measured times favour steps that happened to be fast, and so predict too little: once
+    # more, as shares of what was predicted
+    return _least_squares(samples, np.array([first.seconds(sample.features) for sample in samples]))
+
+
+def _least_squares(samples: Sequence[StepSample], weighed_by: "Matrix") -> StepCosts:
+    """The costs of the least squares of errors, each divided by its part of `weighed_by`."""
+    np, nnls = _solvers()
+    wanted = np.array([sample.seconds for sample in samples]) / weighed_by
     table = np.array([sample.features for sample in samples], dtype=float)
     n, requests, contexts, pairs = table[:, 0], table[:, 2], table[:, 3], table[:, 4]
     # a feature that never changes says nothing that the constant does not
     fixed = [np.ones_like(n), *(each * (np.ptp(each) > 0) for each in (requests, contexts, pairs))]
     least, best = inf, StepCosts()
     for rho, knee, column in _forms(n):
-        columns = np.stack([*fixed, column], axis=1) / seconds[:, None]
+        columns = np.stack([*fixed, column], axis=1) / weighed_by[:, None]
         scale = columns.max(axis=0)
         scale[scale == 0] = 1.0
-        found, residual = nnls(columns / scale, np.ones_like(seconds))
+        found, residual = nnls(columns / scale, wanted)
         per_step, per_request, per_kv_token, per_pair, per_column = (float(x) for x in found / scale)
         if residual < least * (1 - 1e-6):  # a form that is no better than a simpler one is not taken
             least, best = residual, StepCosts(
