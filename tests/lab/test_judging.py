@@ -26,7 +26,7 @@ def test_paired_difference_is_seen_through_the_spread_between_replicates():
     assert -0.102 < primary.interval.low < -0.1009 < primary.interval.high < -0.1
     assert primary.p_value == 2 / 2**10
     assert primary.relative_interval is not None
-    assert primary.relative_interval.method == "paired BCa bootstrap"
+    assert primary.relative_interval.method == "paired t of the ratio of means"
     assert primary.relative_interval.low < primary.relative < primary.relative_interval.high < 0
 
 
@@ -96,19 +96,47 @@ def test_several_arms_are_one_family():
     assert [each.secondary[0].p_value for each in found] == pytest.approx([2 * 2 / 2**10] * 2)
 
 
-def test_noise_of_the_machine_widens_the_margin():
+def test_what_differs_by_no_more_than_noise_is_undecided():
     first, second = (
         arm("ttft_mean", BASE),
         arm("ttft_mean", [value + (-0.2) ** (1 + n % 2) for n, value in enumerate(BASE)]),
     )
     noise = noise_floors(first, second, [TTFT, Facts("nowhere")])
     assert set(noise) == {"ttft_mean"}
-    assert noise["ttft_mean"] > 0.05
-    candidate = [value * 1.06 for value in BASE]
-    quiet = judge_metric(TTFT, first, arm("ttft_mean", candidate), Margin(0.01), rules())
-    noisy = judge_metric(TTFT, first, arm("ttft_mean", candidate), Margin(0.01), rules(noise=noise))
-    assert (quiet.verdict, noisy.verdict) == ("worse", "undecided")
-    assert "the arm against itself varies by as much" in noisy.reason
+    assert 0.06 < noise["ttft_mean"] / 1.45 < 0.2
+    for margin in (Margin(0.01), Margin(0.0145, is_relative=False)):
+        verdicts = []
+        for factor in (1.06, 1.2, 1.005):
+            candidate = arm("ttft_mean", [value * factor for value in BASE])
+            verdicts += [
+                judge_metric(TTFT, first, candidate, margin, rules(noise=each)).verdict for each in ({}, noise)
+            ]
+        # noise takes a verdict away, and never makes two arms equivalent
+        assert verdicts == ["worse", "undecided", "worse", "worse", "equivalent", "equivalent"]
+
+
+def test_margin_as_a_share_is_judged_by_the_interval_of_the_share():
+    """The arms are in proportion, the replicates are not alike: the share is certain, the difference is not."""
+    candidate = [value * 1.1 for value in BASE]
+    share = judge_metric(TTFT, arm("ttft_mean", BASE), arm("ttft_mean", candidate), Margin(0.099), rules())
+    quantity = Margin(0.099 * 1.45, is_relative=False)
+    plain = judge_metric(TTFT, arm("ttft_mean", BASE), arm("ttft_mean", candidate), quantity, rules())
+    assert (share.verdict, plain.verdict) == ("worse", "undecided")
+    assert plain.relative_interval is None
+    assert share.interval == plain.interval
+
+
+def test_medians_over_replicates_shrug_off_a_single_one():
+    candidate = [value * 0.9 for value in BASE[:-1]] + [100.0]
+    by = {
+        across: judge_metric(
+            TTFT, arm("ttft_mean", BASE), arm("ttft_mean", candidate), Margin(0.02), rules(across=across)
+        )
+        for across in ("mean", "median")
+    }
+    assert by["mean"].verdict == "undecided"
+    assert by["median"].verdict == "better"
+    assert by["median"].relative == pytest.approx(-0.1)
 
 
 def single(value, windows):

@@ -8,21 +8,21 @@ import pytest
 from enginecore.lab.comparison import Interval
 from enginecore.lab.statistics import (
     Refused,
+    difference,
     finite_pairs,
+    has_ratio,
     holm,
     judge,
-    mean_interval,
-    relative_interval,
-    sign_flip_p,
+    relative_change,
+    swap_p,
 )
 
 TRIALS, REPLICATES = 2_000, 20
 
 
-def relative(baseline, candidate, seed=0) -> Interval:
-    found = relative_interval(np.asarray(baseline, float), np.asarray(candidate, float), seed=seed)
-    assert found is not None
-    return found
+def pairs(differences, baseline=10.0):
+    differences = np.asarray(differences, float)
+    return np.full(differences.shape, baseline), baseline + differences
 
 
 @pytest.mark.parametrize(
@@ -35,71 +35,114 @@ def relative(baseline, candidate, seed=0) -> Interval:
 )
 def test_nominal_95_percent_covers_the_true_mean(law, draw, mean):
     samples = draw(np.random.default_rng(20260101), (TRIALS, REPLICATES))
-    intervals = [mean_interval(sample) for sample in samples]
+    intervals = [difference(*pairs(sample)).interval for sample in samples]
     covered = np.mean([each.low <= mean <= each.high for each in intervals])
     assert 0.93 <= covered <= 0.97, law
 
 
-def test_relative_interval_covers_a_ratio_of_means_nearly_as_often_as_it_says():
-    rng = np.random.default_rng(7)
-    trials, covered = 200, 0
+@pytest.mark.parametrize(
+    ("law", "draw"),
+    [
+        ("normal", lambda rng, shape: rng.normal(10, 2, shape)),
+        ("skewed", lambda rng, shape: rng.gamma(4.0, 2.5, shape)),
+    ],
+)
+def test_nominal_95_percent_covers_the_true_ratio_of_means(law, draw):
+    rng = np.random.default_rng(20260102)
+    baselines = draw(rng, (TRIALS, REPLICATES))
+    candidates = 0.9 * baselines + rng.normal(0, 0.3, baselines.shape)
+    intervals = [relative_change(a, b).interval for a, b in zip(baselines, candidates, strict=True)]
+    covered = np.mean([each.low <= -0.1 <= each.high for each in intervals])
+    assert 0.93 <= covered <= 0.97, law
+
+
+def test_bootstrap_of_medians_covers_nearly_as_often_as_it_says():
+    rng, trials, covered = np.random.default_rng(7), 100, 0
     for trial in range(trials):
-        baseline = rng.normal(10, 1, REPLICATES)
-        candidate = baseline * 0.9 + rng.normal(0, 0.2, REPLICATES)
-        found = relative(baseline, candidate, seed=trial)
-        covered += found.low <= -0.1 <= found.high
-    assert 0.88 <= covered / trials <= 0.98  # the bootstrap of 20 pairs is known to cover about 92 %
+        baseline = rng.gamma(4.0, 2.5, REPLICATES)
+        candidate = baseline - 1 + rng.laplace(0, 1, REPLICATES)
+        found = difference(baseline, candidate, across="median", seed=trial).interval
+        covered += found.low <= -1 <= found.high
+    assert 0.88 <= covered / trials <= 0.99
 
 
 def test_t_interval_by_hand():
     # mean 2, standard deviation 1, t(0.975, 2) = 4.302653
-    found = mean_interval([1.0, 2.0, 3.0])
-    assert (found.low, found.high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
-    assert found.method == "paired t"
+    found = difference(*pairs([1.0, 2.0, 3.0]))
+    assert found.estimate == pytest.approx(2)
+    assert (found.interval.low, found.interval.high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
+    assert found.interval.method == "paired t"
+
+
+def test_interval_of_the_ratio_by_hand():
+    # ratio 12/8 = 1.5; residuals (b - 1.5 a) / 4 = (0.5, -0.5) / 4: standard error 0.125, t(0.975, 1) = 12.706205
+    found = relative_change(np.array([3.0, 5.0]), np.array([5.0, 7.0]))
+    assert found.estimate == pytest.approx(0.5)
+    assert (found.interval.low, found.interval.high) == pytest.approx((0.5 - 12.706205 / 8, 0.5 + 12.706205 / 8))
+
+
+def test_medians_are_bootstrapped_and_the_same_every_time():
+    rng = np.random.default_rng(1)
+    baseline, candidate = rng.gamma(4, 1, 20), rng.gamma(4, 1, 20)
+    for change in (difference, relative_change):
+        found = change(baseline, candidate, across="median", seed=3)
+        assert found == change(baseline, candidate, across="median", seed=3)
+        assert found.interval.method == "paired BCa bootstrap of the median"
+        assert found.interval.low < found.estimate < found.interval.high
+    assert difference(baseline, candidate, across="median").estimate == np.median(candidate - baseline)
+    assert relative_change(baseline, candidate, across="median").estimate == np.median(candidate / baseline) - 1
 
 
 def test_few_pairs_fall_back_to_t():
-    baseline, candidate = np.full(9, 2.0), 2.0 + np.arange(9.0)
-    plain = mean_interval((candidate - baseline) / 2)
-    found = relative(baseline, candidate)
-    assert found.method == "paired t"
-    assert (found.low, found.high) == (plain.low, plain.high)
+    baseline, candidate = pairs(np.arange(9.0) ** 2)
+    assert difference(baseline, candidate, across="median") == difference(baseline, candidate)
+    assert relative_change(baseline, candidate, across="median") == relative_change(baseline, candidate)
 
 
-def test_bootstrap_is_the_same_every_time():
-    rng = np.random.default_rng(1)
-    baseline, candidate = rng.gamma(4, 1, 20), rng.gamma(4, 1, 20)
-    assert relative(baseline, candidate, seed=3) == relative(baseline, candidate, seed=3)
-    assert relative(baseline, candidate, seed=3).method == "paired BCa bootstrap"
-
-
-def test_relative_change_of_proportional_arms_is_exact():
+def test_arms_in_proportion_differ_by_an_exact_share():
     baseline = np.array([1.0, 2.0, 4.0] * 5)
-    found = relative(baseline, baseline * 1.5)
-    assert (found.low, found.high) == (0.5, 0.5)
+    for across in ("mean", "median"):
+        found = relative_change(baseline, baseline * 1.1, across=across)
+        assert found.interval.low == found.interval.high == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("baseline", [[0.0] * 12, [-1.0, 1.0] * 6])
-def test_no_relative_change_against_a_baseline_around_zero(baseline):
-    assert relative_interval(np.array(baseline), np.ones(12), seed=0) is None
+@pytest.mark.parametrize(("baseline", "ratio"), [([0.0, 1.0], False), ([-1.0, 1.0], False), ([0.1, 1.0], True)])
+def test_shares_need_values_above_zero(baseline, ratio):
+    assert has_ratio(np.array(baseline), np.ones(2)) is ratio
+    assert has_ratio(np.ones(2), np.array(baseline)) is ratio
 
 
-def test_sign_flip_is_exact_on_few_pairs():
-    values = np.array([0.5, 1.25, -0.25, 2.0, 0.75, 1.0])
-    means = [np.mean(values * signs) for signs in itertools.product((-1, 1), repeat=6)]
-    extreme = np.mean([abs(mean) >= abs(values.mean()) - 1e-12 for mean in means])
-    assert sign_flip_p(values, seed=0) == pytest.approx(extreme)
-    assert sign_flip_p(-values, seed=1) == pytest.approx(extreme)
+VALUES = np.array([0.5, 1.25, -0.25, 2.0, 0.75, 1.0])
 
 
-def test_sign_flip_of_eight_equal_differences():
-    assert sign_flip_p([0.1] * 8, seed=0) == 2 / 2**8
+@pytest.mark.parametrize("differences", [VALUES, -VALUES])
+def test_p_by_swaps_flips_signs_and_is_exact_on_few_pairs(differences):
+    means = [np.mean(VALUES * signs) for signs in itertools.product((-1, 1), repeat=6)]
+    extreme = np.mean([abs(mean) >= VALUES.mean() - 1e-12 for mean in means])
+    assert swap_p(*pairs(differences)) == pytest.approx(extreme)
 
 
-def test_sign_flip_is_level():
+def test_p_of_ratios_is_exact_on_few_pairs():
+    rng = np.random.default_rng(5)
+    baseline = rng.gamma(4, 1, 7)
+    candidate = baseline * rng.uniform(0.8, 1.05, 7)
+    observed = abs(np.log(candidate.mean() / baseline.mean()))
+    swapped = []
+    for swaps in itertools.product((False, True), repeat=7):
+        a, b = np.where(swaps, candidate, baseline), np.where(swaps, baseline, candidate)
+        swapped.append(abs(np.log(b.mean() / a.mean())))
+    assert swap_p(baseline, candidate, relative=True) == pytest.approx(np.mean(np.array(swapped) >= observed - 1e-12))
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_p_of_eight_equal_differences(relative):
+    assert swap_p(*pairs([0.1] * 8), relative=relative) == 2 / 2**8
+
+
+def test_p_is_level():
     """Under "no effect" p is at most 5 % in about 5 % of all experiments."""
     rng = np.random.default_rng(3)
-    rejected = np.mean([sign_flip_p(rng.normal(0, 1, 10), seed=0) <= 0.05 for _ in range(400)])
+    rejected = np.mean([swap_p(*pairs(rng.normal(0, 1, 9))) <= 0.05 for _ in range(400)])
     assert 0.02 <= rejected <= 0.08
 
 
@@ -135,25 +178,30 @@ def test_verdict_from_interval_and_margin(low, high, lower_is_better, higher_is_
 def test_undecided_says_which_side_is_sure():
     assert judge(interval(-3, -0.5), "lower", 1).reason == "it is better, but perhaps by less than the margin"
     assert judge(interval(-3, -0.5), "higher", 1).reason == "it is worse, but perhaps by less than the margin"
+    assert judge(interval(0.5, 3), "lower", 1).reason == "it is worse, but perhaps by less than the margin"
 
 
-def test_no_difference_at_all_is_exact():
-    found = mean_interval([0.0] * 20)
-    assert (found.low, found.high) == (0.0, 0.0)
-    assert sign_flip_p([0.0] * 20, seed=0) == 1.0
-    assert judge(found, "lower", 0.0).name == "equivalent"
-    assert judge(found, "lower", 0.0).reason == "there is no difference"
+@pytest.mark.parametrize("across", ["mean", "median"])
+def test_no_difference_at_all_is_exact(across):
+    values = np.arange(1.0, 21.0)
+    for change in (difference, relative_change):
+        found = change(values, values, across=across)
+        assert (found.estimate, found.interval.low, found.interval.high) == (0.0, 0.0, 0.0)
+        assert judge(found.interval, "lower", 0.0).name == "equivalent"
+        assert judge(found.interval, "lower", 0.0).reason == "there is no difference"
+    assert swap_p(values, values) == 1.0
 
 
 def test_equal_differences_have_no_width():
-    found = mean_interval([0.1] * 20)
+    found = difference(np.zeros(20), np.full(20, 0.1)).interval
     assert found.low == found.high == pytest.approx(0.1)
     assert judge(found, "lower", 0.05).name == "worse"
 
 
-def test_single_difference_is_refused():
+@pytest.mark.parametrize("change", [difference, relative_change])
+def test_single_difference_is_refused(change):
     with pytest.raises(Refused, match="a single difference has no spread"):
-        mean_interval([1.0])
+        change(*pairs([1.0]))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

@@ -1,14 +1,16 @@
 """Runs the arms of an experiment on its replicates: each time a fresh engine, for each replicate one workload."""
 
 from collections.abc import Callable
+from statistics import fmean
 from typing import Protocol
 
+from enginecore.errors import ConfigurationError
 from enginecore.lab.arms import for_replicate, load_arms
 from enginecore.lab.experiment import Experiment
 from enginecore.lab.measurement import Measurement, measure
 from enginecore.lab.run import Run
 from enginecore.lab.workload import Workload
-from enginecore.lab.workloads.transform import scale_rate
+from enginecore.lab.workloads.transform import mean_rate, scale_rate
 from enginecore.settings import Loaded
 
 Progress = Callable[[int, int], None]
@@ -37,6 +39,19 @@ class Bench:
         if self._workload is None or self._workload[0] != replicate:
             self._workload = replicate, self._experiment.workload.make(self._experiment.seed, replicate)
         return self._workload[1]
+
+    def mean_rate(self) -> float:
+        """Requests per second of the workload, averaged over replicates.
+
+        Raises:
+            ConfigurationError: it has no rate.
+        """
+        workloads = [self.workload(replicate) for replicate in range(self._experiment.replicates)]
+        if workloads[0].loop == "closed":
+            raise ConfigurationError(
+                f"workload {workloads[0].name!r} is a closed loop: its clients wait for answers, so it has no rate"
+            )
+        return fmean(mean_rate(workload) for workload in workloads)
 
     def run(self, arm: int, replicate: int, rate: float = 1.0) -> Run:
         """One arm on one replicate, whose requests come `rate` times as fast."""

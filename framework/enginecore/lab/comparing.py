@@ -1,14 +1,13 @@
 """`compare`: an experiment from its first run to its verdict."""
 
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 
 from enginecore.errors import ConfigurationError
 from enginecore.lab.bench import Bench, Progress, Runner
 from enginecore.lab.experiment import FEWEST_REPLICATES, Experiment
 from enginecore.lab.judging import Margin, Rules, judge_arms, noise_floors
 from enginecore.lab.measurement import Measurement
+from enginecore.lab.pool import run_tasks
 from enginecore.lab.replay import replay
 from enginecore.lab.result import Outcome
 from enginecore.lab.run import Run
@@ -29,8 +28,8 @@ def compare(
     """Run an experiment and judge it.
 
     First each arm against itself: in virtual time two runs of one arm must be the same to the last token; where they
-    are not, and on a real clock, the baseline runs twice on every replicate, and no verdict is finer than that. Then all
-    arms on every replicate: the same workload, each time a fresh engine; on a real clock in random order.
+    are not, and on a real clock, the baseline runs twice on every replicate, and no verdict is finer than that. Then
+    all arms on every replicate: the same workload, each time a fresh engine; on a real clock in random order.
 
     Args:
         experiment: What `load_experiment` read.
@@ -70,7 +69,8 @@ class _Trial:
         self._progress = progress
         self._jobs = jobs if experiment.clock == "virtual" else 1
         self._bench = Bench(experiment, runner)
-        self._total = (experiment.replicates + 1) * len(experiment.arms)
+        self._is_virtual = experiment.clock == "virtual"
+        self._total = (experiment.replicates + self._is_virtual) * len(experiment.arms)
         self._done = 0
         self.arms: list[list[Measurement]] = [[] for _ in experiment.arms]
         self.runs: dict[str, Run] = {}
@@ -79,15 +79,18 @@ class _Trial:
 
     def check_arms_against_themselves(self) -> None:
         """A/A, before anything else."""
-        experiment = self._experiment
-        if experiment.clock == "virtual":
-            for number, arm in enumerate(experiment.arms):
-                first, again = self._measure_shown(number), self._measure(number, 0)
-                self._check_primary(first)
-                self.arms[number].append(first)
-                if first.fingerprint != again.fingerprint:
-                    self.unsteady.append(arm.name)
-        if self.unsteady or experiment.clock == "real":
+        for number, arm in enumerate(self._experiment.arms if self._is_virtual else ()):
+            first, again = self._measure_shown(number), self._measure(number, 0)
+            self._check_primary(first)
+            self.arms[number].append(first)
+            if first.fingerprint != again.fingerprint:
+                self.unsteady.append(arm.name)
+        if self.unsteady and self._experiment.replicates == 1:
+            raise ConfigurationError(
+                f"replicates = 1 is for runs without chance, and two runs of arm {self.unsteady[0]!r} on this workload "
+                "differ: something in it asks for the real time, or draws numbers without a seed"
+            )
+        if self.unsteady or not self._is_virtual:
             self._find_noise_floors()
 
     def run_all(self) -> None:
@@ -102,8 +105,6 @@ class _Trial:
                 for arm in self._order(replicate)
             }
             self._add(found[arm] for arm in range(len(self.arms)))
-            if not replicate:
-                self._check_primary(self.arms[0][0])
 
     def rules(self) -> Rules:
         """By what it is judged. With several candidates their intervals are wider, so that all hold at once."""
@@ -116,6 +117,7 @@ class _Trial:
             secondary_margin=Margin(experiment.secondary.margin),
             level=1 - (1 - LEVEL) / (len(experiment.arms) - 1),
             seed=experiment.seed,
+            across=experiment.across,
             noise=self.floors,
         )
 
@@ -127,8 +129,12 @@ class _Trial:
     def _find_noise_floors(self) -> None:
         replicates = range(self._experiment.replicates)
         self._total += 2 * len(replicates)
-        pairs = [(self._measure(0, replicate), self._measure(0, replicate)) for replicate in replicates]
-        first, second = zip(*pairs, strict=True)
+        first: list[Measurement] = []
+        second: list[Measurement] = []
+        for replicate in replicates:
+            for half in (first, second):
+                half.append(self._measure(0, replicate))
+                self._check_primary(half[0])
         self.floors = noise_floors(first, second, self._experiment.metrics())
 
     def _measure(self, arm: int, replicate: int) -> Measurement:
@@ -144,21 +150,9 @@ class _Trial:
         return self._bench.kept(run)
 
     def _run_in_processes(self, replicates: Iterable[int]) -> None:
-        with ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn")) as pool:
-            running = {
-                pool.submit(_measure_all, self._experiment, self._runner, replicate): replicate
-                for replicate in replicates
-            }
-            found: dict[int, list[Measurement]] = {}
-            try:
-                for future in as_completed(running):
-                    found[running[future]] = future.result()
-                    self._count(len(self.arms))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-        for replicate in sorted(found):
-            self._add(found[replicate])
+        tasks = [(self._experiment, self._runner, replicate) for replicate in replicates]
+        for found in run_tasks(_measure_all, tasks, jobs=self._jobs, on_done=lambda: self._count(len(self.arms))):
+            self._add(found)
 
     def _add(self, measurements: Iterable[Measurement]) -> None:
         for arm, measurement in zip(self.arms, measurements, strict=True):

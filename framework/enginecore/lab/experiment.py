@@ -20,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from enginecore.lab.judging import Margin
 from enginecore.lab.metrics import METRICS, Metric, Slo, Window
+from enginecore.lab.statistics import FEWEST_TO_RESAMPLE, Across
 from enginecore.lab.workloads.settings import WorkloadSettings
 from enginecore.lab.workloads.tables import Table
 from enginecore.registry.spelling import closest
@@ -132,6 +133,7 @@ class Experiment(Table):
         slo: What a good request is.
         window: Which requests count.
         seed: Of the workload, of the order of runs, of resampling, and, if no arm says otherwise, of the engines.
+        across: What is taken of the replicates: their mean; or their median, if single ones may be anything.
         replicates: How many pairs; 1: one workload without chance, of which the difference is exact.
         clock: "virtual": simulated, as by the executor `simulated`. "real": for executors that compute.
         reveal_lengths: Policies may know how long outputs will be.
@@ -147,6 +149,7 @@ class Experiment(Table):
     window: WindowSettings = WindowSettings()
     seed: int = Field(default=0, ge=0, lt=1 << 32)
     replicates: int = Field(default=20, ge=1)
+    across: Across = "mean"
     clock: Literal["virtual", "real"] = "virtual"
     reveal_lengths: bool = False
 
@@ -179,9 +182,14 @@ class Experiment(Table):
         return table
 
     @model_validator(mode="after")
-    def _check_one_replicate(self) -> "Experiment":
+    def _check_few_replicates(self) -> "Experiment":
         if self.replicates == 1 and self.clock == "real":
             raise ValueError("replicates = 1 takes a virtual clock: on a real one no run comes out like another")
+        if self.replicates < FEWEST_TO_RESAMPLE and self.across == "median":
+            raise ValueError(
+                f"across = 'median' takes at least {FEWEST_TO_RESAMPLE} replicates, got {self.replicates}: of fewer "
+                "medians nobody can say how sure they are"
+            )
         return self
 
     def metrics(self) -> list[Metric]:

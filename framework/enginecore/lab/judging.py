@@ -11,14 +11,16 @@ from enginecore.lab.comparison import ArmComparison, Direction, Interval, Metric
 from enginecore.lab.measurement import Measurement
 from enginecore.lab.statistics import (
     LEVEL,
+    Across,
     Refused,
+    difference,
     finite_pairs,
     half_width,
+    has_ratio,
     holm,
     judge,
-    mean_interval,
-    relative_interval,
-    sign_flip_p,
+    relative_change,
+    swap_p,
 )
 
 MOST_SATURATED = 0.1
@@ -71,7 +73,8 @@ class Rules:
         secondary_margin: Of all others.
         level: Of all intervals.
         seed: Of resampling.
-        noise: Half width of each metric's A/A interval: what differs by less may be chance of the machine.
+        across: What is taken of the replicates.
+        noise: Half width of each metric's A/A interval: what differs by less is not better or worse.
     """
 
     primary: MetricFacts
@@ -80,6 +83,7 @@ class Rules:
     secondary_margin: Margin = Margin(0.02)
     level: float = LEVEL
     seed: int = 0
+    across: Across = "mean"
     noise: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -120,15 +124,15 @@ def judge_metric(metric: MetricFacts, baseline: Arm, candidate: Arm, margin: Mar
     pairs = _pairs(metric.name, baseline, candidate)
     before, after = [a for a, _ in pairs], [b for _, b in pairs]
     base = float(np.mean(before)) if before else 0.0
-    difference = float(np.mean(after)) - base if after else 0.0
+    change = float(np.mean(after)) - base if after else 0.0
     found = MetricComparison(
         metric=metric.name,
         unit=metric.unit,
         direction=metric.direction,
         baseline=before,
         candidate=after,
-        difference=difference,
-        relative=difference / abs(base) if base else 0.0,
+        difference=change,
+        relative=change / abs(base) if base else 0.0,
         interval=None,
         p_value=None,
         margin=margin.of(base),
@@ -140,29 +144,35 @@ def judge_metric(metric: MetricFacts, baseline: Arm, candidate: Arm, margin: Mar
         _refuse_what_grew(metric, baseline, candidate)
         if len(baseline) == 1:
             return _with_verdict_of_one(found, baseline[0], candidate[0], rules)
-        return _with_verdict(found, rules)
+        return _with_verdict(found, margin, rules)
     except Refused as refusal:
         return msgspec.structs.replace(found, reason=str(refusal))
 
 
-def _with_verdict(found: MetricComparison, rules: Rules) -> MetricComparison:
+def _with_verdict(found: MetricComparison, margin: Margin, rules: Rules) -> MetricComparison:
     before, after = finite_pairs(found.baseline, found.candidate)
-    differences = after - before
-    interval = mean_interval(differences, rules.level)
-    noise = rules.noise.get(found.metric, 0.0)
-    verdict = judge(interval, found.direction, max(found.margin, noise))
-    reason = verdict.reason
-    if noise > found.margin:
-        reason += f"; the margin is that of the noise, {noise:.3g}, since the arm against itself varies by as much"
-    return msgspec.structs.replace(
+    as_share = margin.is_relative and has_ratio(before, after)
+    plain = difference(before, after, across=rules.across, level=rules.level, seed=rules.seed)
+    found = msgspec.structs.replace(
         found,
-        difference=float(differences.mean()),
-        interval=interval,
-        relative_interval=relative_interval(before, after, seed=rules.seed, level=rules.level),
-        p_value=sign_flip_p(differences, seed=rules.seed),
-        verdict=verdict.name,
-        reason=reason,
+        difference=plain.estimate,
+        interval=plain.interval,
+        p_value=swap_p(before, after, relative=as_share, seed=rules.seed),
     )
+    noise = rules.noise.get(found.metric, 0.0)
+    if not as_share:
+        return _judged(found, plain.interval, found.margin, noise)
+    share = relative_change(before, after, across=rules.across, level=rules.level, seed=rules.seed)
+    found = msgspec.structs.replace(found, relative=share.estimate, relative_interval=share.interval)
+    return _judged(found, share.interval, margin.size, noise / float(before.mean()))
+
+
+def _judged(found: MetricComparison, interval: Interval, margin: float, noise: float) -> MetricComparison:
+    verdict = judge(interval, found.direction, margin)
+    name, reason = verdict.name, verdict.reason
+    if name in ("better", "worse") and -noise <= interval.high and interval.low <= noise:
+        name, reason = "undecided", f"it looks {name}, but no more than the baseline differs from itself: {noise:.3g}"
+    return msgspec.structs.replace(found, verdict=name, reason=reason)
 
 
 def _with_verdict_of_one(

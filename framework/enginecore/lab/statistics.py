@@ -1,11 +1,13 @@
 """How sure one can be of a difference between two arms, of which there is one value per replicate in each.
 
 Replicates are paired: both arms got the same workload. Whatever a metric is within a replicate (a mean, a quantile, a
-share), what is compared is its mean over replicates.
+share), what is compared is its mean, or its median, over replicates.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,12 +19,31 @@ LEVEL = 0.95
 FEWEST_TO_RESAMPLE = 10
 """Replicates below which a bootstrap knows too little of the tails; a t interval is used instead."""
 _RESAMPLES = 9_999
+_ROUNDING = 1e-12
+
+Across = Literal["mean", "median"]
+"""What is taken of the replicates."""
 
 Floats = NDArray[np.float64]
+Statistic = Callable[..., Floats]
+"""Of candidate and baseline along an axis, for many resamples at once."""
 
 
 class Refused(Exception):
     """These values bear no verdict; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From baseline to candidate.
+
+    Attributes:
+        estimate: In the metric's unit, or as a share of the baseline.
+        interval: Of it.
+    """
+
+    estimate: float
+    interval: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +76,46 @@ def finite_pairs(baseline: ArrayLike, candidate: ArrayLike) -> tuple[Floats, Flo
     return arms["baseline"], arms["candidate"]
 
 
-def mean_interval(differences: ArrayLike, level: float = LEVEL) -> Interval:
-    """Of the mean difference: the paired t interval. Differences that are all the same have no width.
+def has_ratio(baseline: Floats, candidate: Floats) -> bool:
+    """Whether the candidate can be expressed in shares of the baseline: all values are above 0."""
+    return bool(min(baseline.min(), candidate.min()) > 0)
+
+
+def difference(
+    baseline: Floats, candidate: Floats, *, across: Across = "mean", level: float = LEVEL, seed: int = 0
+) -> Change:
+    """Candidate - baseline. Of the mean: the paired t interval. Of the median: see `_bootstrap`.
 
     Raises:
-        Refused: one difference alone has no spread.
+        Refused: one pair alone has no spread.
     """
-    values = np.asarray(differences, float)
-    centre = float(values.mean())
-    half = half_width(values, level)
-    return Interval(low=centre - half, high=centre + half, level=level, method="paired t")
+    differences = candidate - baseline
+    if across == "median" and baseline.size >= FEWEST_TO_RESAMPLE and np.ptp(differences):
+        return _bootstrap(_median_difference, baseline, candidate, level, seed)
+    centre = float(differences.mean())
+    return _around(centre, half_width(differences, level), level, "paired t")
+
+
+def relative_change(
+    baseline: Floats, candidate: Floats, *, across: Across = "mean", level: float = LEVEL, seed: int = 0
+) -> Change:
+    """Candidate / baseline - 1. Of the means: the t interval of the ratio's linear approximation, in which the
+    baseline's mean is a random number too. The median is that of the pairs' ratios: see `_bootstrap`.
+
+    Raises:
+        Refused: one pair alone has no spread.
+    """
+    if across == "median" and baseline.size >= FEWEST_TO_RESAMPLE and np.ptp(candidate / baseline):
+        return _bootstrap(_median_change, baseline, candidate, level, seed)
+    ratio = float(candidate.mean() / baseline.mean())
+    residuals = (candidate - ratio * baseline) / baseline.mean()
+    if np.abs(residuals).max() <= _ROUNDING:
+        residuals = np.zeros_like(residuals)
+    return _around(ratio - 1, half_width(residuals, level), level, "paired t of the ratio of means")
 
 
 def half_width(values: Floats, level: float = LEVEL) -> float:
-    """Half the width of the t interval of a mean.
+    """Half the width of the t interval of a mean. Values that are all the same have none.
 
     Raises:
         Refused: there are fewer than two values.
@@ -81,50 +128,17 @@ def half_width(values: Floats, level: float = LEVEL) -> float:
     return float(quantile * values.std(ddof=1) / np.sqrt(values.size))
 
 
-def relative_interval(baseline: Floats, candidate: Floats, *, seed: int, level: float = LEVEL) -> Interval | None:
-    """Of the change of the mean as a share of the baseline's mean; None where that is 0 or both signs occur.
+def swap_p(baseline: Floats, candidate: Floats, *, relative: bool = False, seed: int = 0) -> float:
+    """Two-sided p of "no effect": how often the means are as far apart if in each pair a coin says who is who.
 
-    A ratio of means is no mean, so pairs are resampled: the bias-corrected and accelerated bootstrap (BCa). With fewer
-    than `FEWEST_TO_RESAMPLE` pairs, the t interval of the differences over the baseline's mean.
+    That flips the signs of differences. All 2^n ways are tried if those are at most 10,000 (n <= 13), else as many
+    drawn ones.
     """
-    if baseline.min() <= 0 <= baseline.max():
-        return None
-    base, ratios = float(baseline.mean()), candidate / baseline
-    if np.ptp(ratios) <= 1e-12 * np.abs(ratios).max():  # rounding: every pair has the same ratio
-        change = float(candidate.mean()) / base - 1
-        return Interval(low=change, high=change, level=level, method="every pair alike")
-    if baseline.size < FEWEST_TO_RESAMPLE:
-        return mean_interval((candidate - baseline) / base, level)
-    found = require("scipy.stats").bootstrap(
-        (candidate, baseline),
-        _relative_change,
-        paired=True,
-        vectorized=True,
-        method="BCa",
-        confidence_level=level,
-        n_resamples=_RESAMPLES,
-        rng=np.random.default_rng(seed),
-    )
-    low, high = (float(end) for end in found.confidence_interval)
-    return Interval(low=low, high=high, level=level, method="paired BCa bootstrap")
-
-
-def _relative_change(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
-    change: Floats = candidate.mean(axis=axis) / baseline.mean(axis=axis) - 1
-    return change
-
-
-def sign_flip_p(differences: ArrayLike, *, seed: int) -> float:
-    """Two-sided p of "no effect": how often a mean as far from 0 comes about if each difference's sign is a coin's.
-
-    All 2^n signs are tried if that is at most 10,000 (n <= 13), else as many drawn ones.
-    """
-    values = np.asarray(differences, float)
-    if not values.any():
+    if np.array_equal(baseline, candidate):
         return 1.0
     found = require("scipy.stats").permutation_test(
-        (values,),
-        lambda x, axis: x.mean(axis=axis),
+        (candidate, baseline),
+        _log_ratio_of_means if relative else _mean_difference,
         permutation_type="samples",
         vectorized=True,
         n_resamples=_RESAMPLES,
@@ -153,12 +167,58 @@ def judge(interval: Interval, direction: Direction, margin: float) -> Verdict:
     if -margin <= low and high <= margin:
         reason = "there is no difference" if low == high == 0 else "whatever the difference is, it is within the margin"
         return Verdict("equivalent", reason)
+    side: VerdictName = "better" if (high < -low) == (direction == "lower") else "worse"
     if low > margin or high < -margin:
-        name: VerdictName = "better" if (high < 0) == (direction == "lower") else "worse"
-        return Verdict(name, "the whole interval lies beyond the margin")
+        return Verdict(side, "the whole interval lies beyond the margin")
     if low > 0 or high < 0:
-        side = "better" if (high < 0) == (direction == "lower") else "worse"
         return Verdict("undecided", f"it is {side}, but perhaps by less than the margin")
     if low < -margin and high > margin:
         return Verdict("undecided", "the interval reaches beyond the margin on both sides: run more replicates")
     return Verdict("undecided", "the interval reaches from no difference to beyond the margin: run more replicates")
+
+
+def _around(centre: float, half: float, level: float, method: str) -> Change:
+    return Change(centre, Interval(low=centre - half, high=centre + half, level=level, method=method))
+
+
+def _bootstrap(statistic: Statistic, baseline: Floats, candidate: Floats, level: float, seed: int) -> Change:
+    """Pairs are resampled: the bias-corrected and accelerated bootstrap (BCa).
+
+    Of 20 means it was seen to cover about 92 % where the t interval covers 94.5 %; hence it is only for what has no t
+    interval, and with fewer than `FEWEST_TO_RESAMPLE` pairs for nothing.
+    """
+    estimate = float(statistic(candidate, baseline, axis=-1))
+    for method, name in (("BCa", "paired BCa bootstrap"), ("percentile", "paired bootstrap, percentiles")):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # of values so alike that BCa has no answer
+            found = require("scipy.stats").bootstrap(
+                (candidate, baseline),
+                statistic,
+                paired=True,
+                vectorized=True,
+                method=method,
+                confidence_level=level,
+                n_resamples=_RESAMPLES,
+                rng=np.random.default_rng(seed),
+            )
+        low, high = (float(end) for end in found.confidence_interval)
+        if np.isfinite([low, high]).all():
+            break
+    return Change(estimate, Interval(low=low, high=high, level=level, method=f"{name} of the median"))
+
+
+def _mean_difference(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
+    return np.asarray((candidate - baseline).mean(axis=axis))
+
+
+def _median_difference(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
+    return np.asarray(np.median(candidate - baseline, axis=axis))
+
+
+def _log_ratio_of_means(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
+    """Swapping the arms changes no more than its sign."""
+    return np.asarray(np.log(candidate.mean(axis=axis) / baseline.mean(axis=axis)))
+
+
+def _median_change(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
+    return np.asarray(np.median(candidate / baseline, axis=axis) - 1)
