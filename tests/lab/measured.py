@@ -16,7 +16,7 @@ class Facts:
 
 
 def measurement(values: dict[str, float], **fields: Any) -> Measurement:
-    given = {
+    given: dict[str, Any] = {
         "values": values,
         "refused": {},
         "saturated": False,

@@ -40,12 +40,10 @@ def _print(found: list[Capacity], target: float) -> None:
         table.add_column(heading, justify="right")
     for each in found:
         share = f"{each.rate / found[0].rate - 1:+.1%}"
-        table.add_row(
-            escape(each.arm), f"{each.rate:.3g}", f"{each.attainment:.1%}", share, str(len(each.points))
-        )
+        table.add_row(escape(each.arm), f"{each.rate:.3g}", f"{each.attainment:.1%}", share, str(len(each.points)))
     console = Console()
     console.print(table)
     for each in found:
         if not each.is_monotone:
             tried = ", ".join(f"{point.rate:.3g}/s: {point.attainment:.1%}" for point in each.points)
-            console.print(escape(f"warning: {each.arm} is not worse at every higher rate, so it has no one capacity: {tried}"))
+            console.print(escape(f"warning: {each.arm} has no one capacity, for a higher rate did better: {tried}"))

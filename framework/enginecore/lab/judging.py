@@ -20,7 +20,7 @@ from enginecore.lab.statistics import (
     holm,
     judge,
     relative_change,
-    swap_p,
+    sign_flip_p,
 )
 
 MOST_SATURATED = 0.1
@@ -157,7 +157,7 @@ def _with_verdict(found: MetricComparison, margin: Margin, rules: Rules) -> Metr
         found,
         difference=plain.estimate,
         interval=plain.interval,
-        p_value=swap_p(before, after, relative=as_share, seed=rules.seed),
+        p_value=sign_flip_p(after - before, seed=rules.seed),
     )
     noise = rules.noise.get(found.metric, 0.0)
     if not as_share:

@@ -128,17 +128,18 @@ def half_width(values: Floats, level: float = LEVEL) -> float:
     return float(quantile * values.std(ddof=1) / np.sqrt(values.size))
 
 
-def swap_p(baseline: Floats, candidate: Floats, *, relative: bool = False, seed: int = 0) -> float:
-    """Two-sided p of "no effect": how often the means are as far apart if in each pair a coin says who is who.
+def sign_flip_p(differences: ArrayLike, *, seed: int = 0) -> float:
+    """Two-sided p of "no effect": how often a mean as far from 0 comes about if in each pair a coin says who is who.
 
-    That flips the signs of differences. All 2^n ways are tried if those are at most 10,000 (n <= 13), else as many
-    drawn ones.
+    That flips the difference's sign. It is as good a test of a ratio of means, which grows with the sum of differences.
+    All 2^n ways are tried if those are at most 10,000 (n <= 13), else as many drawn ones.
     """
-    if np.array_equal(baseline, candidate):
+    values = np.asarray(differences, float)
+    if not values.any():
         return 1.0
     found = require("scipy.stats").permutation_test(
-        (candidate, baseline),
-        _log_ratio_of_means if relative else _mean_difference,
+        (values,),
+        lambda flipped, axis: flipped.mean(axis=axis),
         permutation_type="samples",
         vectorized=True,
         n_resamples=_RESAMPLES,
@@ -188,36 +189,36 @@ def _bootstrap(statistic: Statistic, baseline: Floats, candidate: Floats, level:
     interval, and with fewer than `FEWEST_TO_RESAMPLE` pairs for nothing.
     """
     estimate = float(statistic(candidate, baseline, axis=-1))
-    for method, name in (("BCa", "paired BCa bootstrap"), ("percentile", "paired bootstrap, percentiles")):
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # of values so alike that BCa has no answer
-            found = require("scipy.stats").bootstrap(
-                (candidate, baseline),
-                statistic,
-                paired=True,
-                vectorized=True,
-                method=method,
-                confidence_level=level,
-                n_resamples=_RESAMPLES,
-                rng=np.random.default_rng(seed),
-            )
-        low, high = (float(end) for end in found.confidence_interval)
+    for method in ("BCa", "percentile"):  # of values that are nearly all the same, BCa has no answer
+        low, high = _resampled(method, statistic, baseline, candidate, level, seed)
         if np.isfinite([low, high]).all():
             break
-    return Change(estimate, Interval(low=low, high=high, level=level, method=f"{name} of the median"))
+    return Change(
+        estimate, Interval(low=low, high=high, level=level, method=f"paired {method} bootstrap of the median")
+    )
 
 
-def _mean_difference(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
-    return np.asarray((candidate - baseline).mean(axis=axis))
+def _resampled(
+    method: str, statistic: Statistic, baseline: Floats, candidate: Floats, level: float, seed: int
+) -> tuple[float, float]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # what scipy would warn of is seen in the interval
+        found = require("scipy.stats").bootstrap(
+            (candidate, baseline),
+            statistic,
+            paired=True,
+            vectorized=True,
+            method=method,
+            confidence_level=level,
+            n_resamples=_RESAMPLES,
+            rng=np.random.default_rng(seed),
+        )
+    low, high = found.confidence_interval
+    return float(low), float(high)
 
 
 def _median_difference(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
     return np.asarray(np.median(candidate - baseline, axis=axis))
-
-
-def _log_ratio_of_means(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
-    """Swapping the arms changes no more than its sign."""
-    return np.asarray(np.log(candidate.mean(axis=axis) / baseline.mean(axis=axis)))
 
 
 def _median_change(candidate: Floats, baseline: Floats, axis: int = -1) -> Floats:
