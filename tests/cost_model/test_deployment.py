@@ -71,10 +71,9 @@ def test_blocks_are_what_weights_leave_of_the_card():
 
 
 def test_two_cards_hold_more_than_twice_the_blocks_of_one():
-    one, tp, pp = (
-        deployment(**sizes).num_kv_blocks(16, 0.9)
-        for sizes in ({}, {"tensor_parallel_size": 2}, {"pipeline_parallel_size": 2})
-    )
+    one = deployment().num_kv_blocks(16, 0.9)
+    tp = deployment(tensor_parallel_size=2).num_kv_blocks(16, 0.9)
+    pp = deployment(pipeline_parallel_size=2).num_kv_blocks(16, 0.9)
     assert tp == pp == int((144e9 - 2 * shape("llama-3-8b").num_parameters) / (16 * 131_072))
     assert tp > 2 * one
 
