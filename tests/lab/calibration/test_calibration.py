@@ -29,7 +29,7 @@ def load(executor="oracle", engine=None, **options):
 @pytest.mark.parametrize("more", [{}, {"two_phase": True}, {"depth": 2, "feeds_tokens": True}, {"depth": 2}])
 def test_the_oracles_costs_are_found(more):
     loaded = load(step_time=0.01, token_time=0.001, verify=False, read_back=False, **more)
-    shares = []
+    shares: list[float] = []
     found = calibrate(loaded, VirtualClock(), seconds=20.0, progress=shares.append)
     assert len(found.samples) > 200
     assert max(errors.mape for errors in found.fit.errors.values()) < 1e-6
