@@ -40,7 +40,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 CAPABILITIES: dict[Kind, frozenset[str]] = {
     "scheduler": frozenset({"batch_queue", "chunked_prefill", "out_of_order", "prefix_caching", "victim"}),
     "victim": frozenset(),
-    "kv_cache_manager": frozenset({"eviction", "prefix_caching"}),
+    "kv_cache_manager": frozenset({"eviction", "prefix_caching", "ready_hashes"}),
     "eviction": frozenset(),
     "executor": frozenset(),  # what an executor can do depends on its settings: see ExecutorCapabilities
     "transport": frozenset({"sync", "channels"}),
@@ -49,7 +49,8 @@ CAPABILITIES: dict[Kind, frozenset[str]] = {
 """The words that a component of each kind may declare. Checked when the engine is built.
 
 A scheduler that declares "victim" uses the victim component of its context, a KV cache manager that declares "eviction"
-the order of eviction; beside others, a choice of that component is refused.
+the order of eviction; beside others, a choice of that component is refused. A KV cache manager that declares
+"ready_hashes" goes by the hashes that a request brought with it, where it did, and never asks for more.
 """
 
 hookspec = pluggy.HookspecMarker("enginecore")

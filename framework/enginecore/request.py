@@ -40,14 +40,16 @@ class Request:
         num_preemptions: How often it lost its blocks.
         max_total_tokens: It ends with reason LENGTH at this many tokens, prompt included.
         block_hashes: What its full blocks so far are known by; extended and read by the KV cache manager.
+        has_ready_hashes: They came with it and are all there is: its tokens have no content, and blocks behind the
+            last hash are neither looked up nor published.
     """
 
     __slots__ = (
         "_eos_token_ids", "_min_total_tokens", "_stop_token_ids", "adapter", "arrival_number", "arrival_time",
-        "block_hashes", "cache_salt", "client_index", "deadline", "finish_reason", "hints", "max_total_tokens",
-        "num_cached_tokens", "num_computed_tokens", "num_late_tokens", "num_preemptions", "num_prompt_tokens",
-        "num_scheduled_tokens", "params", "priority", "request_id", "skip_prefix_cache", "status", "stop_reason",
-        "tenant", "token_ids",
+        "block_hashes", "cache_salt", "client_index", "deadline", "finish_reason", "has_ready_hashes", "hints",
+        "max_total_tokens", "num_cached_tokens", "num_computed_tokens", "num_late_tokens", "num_preemptions",
+        "num_prompt_tokens", "num_scheduled_tokens", "params", "priority", "request_id", "skip_prefix_cache", "status",
+        "stop_reason", "tenant", "token_ids",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +61,7 @@ class Request:
         arrival_time: float,
         max_model_len: int,
         eos_token_ids: Collection[int] = (),
+        block_hashes: list[bytes] | None = None,
     ) -> None:
         self.request_id = request.request_id
         self.client_index = request.client_index
@@ -83,7 +86,8 @@ class Request:
         self.num_cached_tokens = -1
         self.finish_reason: FinishReason | None = None
         self.stop_reason: int | None = None
-        self.block_hashes: list[bytes] = []
+        self.has_ready_hashes = block_hashes is not None
+        self.block_hashes: list[bytes] = [] if block_hashes is None else block_hashes
 
     def append(self, tokens: list[int]) -> list[int]:
         """Accept sampled tokens up to the one that ends the request, and return those accepted.

@@ -24,7 +24,7 @@ def make_manager(request):
 def test_the_plugin_offers_the_managers_with_the_contexts_limits(name):
     offered = {(found.kind, found.name): found for found in enginecore_components()}
     component = offered["kv_cache_manager", name]
-    assert component.capabilities == {"eviction", "prefix_caching"}
+    assert component.capabilities == {"eviction", "prefix_caching", "ready_hashes"}
     config = KVCacheConfig(5, 4, (("layer",),))
     for enabled, cached_tokens in ((True, 8), (False, 0)):
         context = KVCacheManagerContext(config=config, enable_prefix_caching=enabled, clock=VirtualClock())

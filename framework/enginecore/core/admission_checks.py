@@ -8,8 +8,16 @@ from enginecore.messages import EngineCoreRequest, EngineInfo
 from enginecore.sampling import SamplingParams
 
 
-def checked_params(request: EngineCoreRequest, info: EngineInfo, capabilities: ExecutorCapabilities) -> SamplingParams:
+def checked_params(
+    request: EngineCoreRequest, info: EngineInfo, capabilities: ExecutorCapabilities, *, has_content: bool = True
+) -> SamplingParams:
     """The sampling parameters of a request that can be run. Trusts no front end.
+
+    Args:
+        request: What was asked.
+        info: The limits in force.
+        capabilities: What the executor declares.
+        has_content: False: nobody will look at its token ids, only at how many they are.
 
     Raises:
         InvalidRequestError: it cannot; says why.
@@ -28,7 +36,9 @@ def checked_params(request: EngineCoreRequest, info: EngineInfo, capabilities: E
             f"{info.components['executor']!r} knows no adapters; leave it None"
         )
     _check_fields(request)
-    _check_prompt(request, params, info)
+    _check_length(request, params, info)
+    if has_content:
+        _check_token_ids(request, info)
     _check_sampling(request, params, info)
     return params
 
@@ -69,7 +79,38 @@ def _check_sampling(request: EngineCoreRequest, params: SamplingParams, info: En
         )
 
 
-def _check_prompt(request: EngineCoreRequest, params: SamplingParams, info: EngineInfo) -> None:
+def check_block_hashes(
+    request: EngineCoreRequest, params: SamplingParams, hashes: list[bytes], info: EngineInfo, *, takes_any: bool
+) -> None:
+    """Ready block hashes: whether they may stand in for the token ids of this request.
+
+    Raises:
+        InvalidRequestError: they may not; says why.
+    """
+    name = f"request {request.request_id!r}"
+    if not takes_any:
+        raise InvalidRequestError(
+            f"{name}: block_hashes need an executor whose tokens have no content (model_free) and a KV cache manager "
+            f"that declares 'ready_hashes'; {info.components['executor']!r} and "
+            f"{info.components['kv_cache_manager']!r} are not both so: leave block_hashes None"
+        )
+    if request.cache_salt is not None or request.adapter is not None:
+        raise InvalidRequestError(
+            f"{name}: block_hashes cover salt and adapter too: leave cache_salt = {request.cache_salt!r} and adapter = "
+            f"{request.adapter!r} None, and give requests that share nothing different hashes"
+        )
+    if not set(map(type, hashes)) <= {bytes} or len(set(hashes)) != len(hashes):
+        raise InvalidRequestError(f"{name}: block_hashes must be bytes, each different since it covers those before it")
+    asked = info.max_model_len if params.max_tokens is None else len(request.prompt_token_ids) + params.max_tokens
+    most = min(asked, info.max_model_len) // info.block_size
+    if len(hashes) > most:
+        raise InvalidRequestError(
+            f"{name}: {len(hashes)} block_hashes, but prompt and output fill at most {most} blocks of "
+            f"{info.block_size} tokens: were they made for another block size?"
+        )
+
+
+def _check_length(request: EngineCoreRequest, params: SamplingParams, info: EngineInfo) -> None:
     tokens = request.prompt_token_ids
     if not tokens:
         raise InvalidRequestError(f"request {request.request_id!r}: the prompt is empty; it needs at least one token")
@@ -79,6 +120,10 @@ def _check_prompt(request: EngineCoreRequest, params: SamplingParams, info: Engi
             f"request {request.request_id!r}: the prompt has {len(tokens)} tokens, and max_model_len is "
             f"{info.max_model_len}, output included: at most {info.max_model_len - room}"
         )
+
+
+def _check_token_ids(request: EngineCoreRequest, info: EngineInfo) -> None:
+    tokens = request.prompt_token_ids
     low, high = min(tokens), max(tokens)
     if low < 0 or high >= info.vocab_size:
         raise InvalidRequestError(

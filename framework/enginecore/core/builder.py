@@ -60,6 +60,8 @@ def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Ex
         clock=clock,
         max_num_waiting=loaded.settings.max_num_waiting,
         check_invariants=loaded.settings.debug.check_invariants,
+        takes_block_hashes=executor.capabilities.model_free
+        and (not limits.enable_prefix_caching or "ready_hashes" in components["kv_cache_manager"].capabilities),
     )
 
 

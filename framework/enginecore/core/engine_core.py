@@ -8,13 +8,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from enginecore.clock import Clock
-from enginecore.core.admission_checks import checked_params
+from enginecore.core.admission_checks import check_block_hashes, checked_params
 from enginecore.core.life import Life
 from enginecore.core.reporting import Reporter
 from enginecore.core.step_errors import step_errors
 from enginecore.core.utilities import Utilities, call_utility
 from enginecore.errors import InvalidRequestError, InvariantError
-from enginecore.interfaces import Executor, Outputs, Scheduler
+from enginecore.interfaces import Executor, Observer, Outputs, Scheduler
 from enginecore.messages import (
     EngineCoreOutputs,
     EngineCoreRequest,
@@ -60,6 +60,7 @@ class EngineCore:
         clock: Clock,
         max_num_waiting: int | None = None,
         check_invariants: bool = False,
+        takes_block_hashes: bool = False,
     ) -> None:
         self.info = info
         self.scheduler = scheduler
@@ -68,6 +69,7 @@ class EngineCore:
         self._reporter = reporter
         self._clock = clock
         self._checks = check_invariants
+        self._takes_block_hashes = takes_block_hashes
         self._life = Life(clock)
         self._utilities = Utilities(scheduler, executor, info.components["executor"], self._life)
         self._most_unfinished = None if max_num_waiting is None else info.max_num_seqs + max_num_waiting
@@ -79,15 +81,24 @@ class EngineCore:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def add_request(self, request: EngineCoreRequest) -> None:
+    def add_request(self, request: EngineCoreRequest, block_hashes: list[bytes] | None = None) -> None:
         """Accept a request. What the scheduler refuses ends by an output with reason ERROR.
+
+        Args:
+            request: What was asked.
+            block_hashes: What its full blocks hold, in place of its token ids, where tokens have no content
+                (`model_free`); the engine core's own from here on. Equal hashes must mean equal prefixes, salt and
+                adapter included. Blocks behind the last one share nothing. Only in process: no message has room for
+                them, since a forged one would read what somebody else's blocks hold.
 
         Raises:
             InvalidRequestError: it can never run, its id is taken, or too many wait; says why.
             EngineDeadError: the engine has failed.
         """
         self._life.check()
-        params = checked_params(request, self.info, self._capabilities)
+        params = checked_params(request, self.info, self._capabilities, has_content=block_hashes is None)
+        if block_hashes is not None:
+            check_block_hashes(request, params, block_hashes, self.info, takes_any=self._takes_block_hashes)
         accepted = Request(
             request,
             params,
@@ -95,6 +106,7 @@ class EngineCore:
             arrival_time=self._clock.now() if request.arrival_time is None else request.arrival_time,
             max_model_len=self.info.max_model_len,
             eos_token_ids=self.info.eos_token_ids,
+            block_hashes=block_hashes,
         )
         with self._life.dying_of("add_request", spared=InvalidRequestError):
             self._process_aborts()  # an id is free again once its abort was asked for, and so is a place
@@ -279,6 +291,13 @@ class EngineCore:
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
         """Call `callback` once, from any thread, when the engine core has failed; at once if it has already."""
         self._life.register(callback)
+
+    def add_observer(self, observer: Observer) -> None:
+        """Tell it of steps settled and requests ended from now on; of requests only those that are added from now on.
+
+        Unlike a plugin's observer it belongs to whoever runs the engine: what it raises is a failure of the engine.
+        """
+        self._reporter.add(observer)
 
     def shutdown(self) -> None:
         """Release the executor. May be called more than once."""

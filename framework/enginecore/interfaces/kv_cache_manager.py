@@ -45,7 +45,8 @@ class KVCacheManager(Protocol):
     """Owns the block pool. Called by the scheduler only, on one thread.
 
     A request holds blocks from its first successful `allocate_slots` to `free`. Cache identity is the tokens, the
-    salt and the adapter; nothing else may hit.
+    salt and the adapter; nothing else may hit. A request with `has_ready_hashes` says itself what its blocks hold, as
+    far as its hashes go: only managers that declare "ready_hashes" get any.
     """
 
     @property

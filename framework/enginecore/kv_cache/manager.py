@@ -133,7 +133,9 @@ class BlockPoolManager:
             )
         if table is None or num_full <= table.num_published or not self._uses_cache(request):
             return
-        self._keys.extend(request, num_full)
+        num_full = self._make_keys(request, num_full)
+        if num_full <= table.num_published:
+            return
         self._pool.publish(table.blocks, request.block_hashes, table.num_published, num_full)
         table.num_published = num_full
 
@@ -173,7 +175,12 @@ class BlockPoolManager:
         """How many blocks a lookup may find, keys made: the last token is always computed, its output is wanted."""
         if not self._uses_cache(request):
             return 0
-        num_blocks = (request.num_tokens - 1) // self._block_size
+        return self._make_keys(request, (request.num_tokens - 1) // self._block_size)
+
+    def _make_keys(self, request: Request, num_blocks: int) -> int:
+        """See to it that so many blocks have keys; how many of them have, since ready ones may be fewer."""
+        if request.has_ready_hashes:
+            return min(num_blocks, len(request.block_hashes))
         self._keys.extend(request, num_blocks)
         return num_blocks
 

@@ -7,7 +7,7 @@ from enginecore.kv_cache import Lru
 from enginecore.plugin import Component, ComponentSettings, EvictionContext, KVCacheManagerContext, hookimpl
 from enginecore_kv_cache.evictions import Fifo, Lfu, Ttl, TtlSettings
 
-_CAPABILITIES = frozenset({"eviction", "prefix_caching"})
+_CAPABILITIES = frozenset({"eviction", "prefix_caching", "ready_hashes"})
 
 
 def _paged(settings: ComponentSettings, context: KVCacheManagerContext) -> KVCacheManager:
