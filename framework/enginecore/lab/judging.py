@@ -142,6 +142,7 @@ def judge_metric(metric: MetricFacts, baseline: Arm, candidate: Arm, margin: Mar
     try:
         _refuse_what_has_no_value(metric.name, baseline, candidate)
         _refuse_what_grew(metric, baseline, candidate)
+        _refuse_what_failed(metric.name, baseline, candidate)
         if len(baseline) == 1:
             return _with_verdict_of_one(found, baseline[0], candidate[0], rules)
         return _with_verdict(found, margin, rules)
@@ -218,6 +219,16 @@ def _refuse_what_has_no_value(metric: str, baseline: Arm, candidate: Arm) -> Non
             if metric not in measured.values:
                 why = measured.refused.get(metric, "it was not measured")
                 raise Refused(f"the {name} has no value in replicate {replicate}: {why}")
+
+
+def _refuse_what_failed(metric: str, baseline: Arm, candidate: Arm) -> None:
+    for name, arm in (("baseline", baseline), ("candidate", candidate)):
+        for replicate, measured in enumerate(arm):
+            if measured.num_failed and np.isinf(measured.values[metric]):
+                raise Refused(
+                    f"{measured.num_failed:,} of {measured.num_requests:,} requests of the {name} failed or did not "
+                    f"end in replicate {replicate}: they count as infinitely late, so this is infinite"
+                )
 
 
 def _refuse_what_grew(metric: MetricFacts, baseline: Arm, candidate: Arm) -> None:

@@ -20,13 +20,15 @@ def load_experiment(source: str | Path | Mapping[str, Any], overrides: Mapping[s
     """Read an experiment.
 
     Args:
-        source: A TOML, YAML or JSON file, or what such a file holds.
+        source: A TOML, YAML or JSON file, or what such a file holds. A result.json is the experiment that gave it.
         overrides: By dotted key, such as "workload.path": on top of it.
 
     Raises:
         ConfigurationError: what is wrong, all of it.
     """
     values = dict(source) if isinstance(source, Mapping) else file_layer(source).values
+    if {"experiment", "comparisons"} <= values.keys():
+        values = values["experiment"]
     for key, value in (overrides or {}).items():
         values = overlay(values, nested(key.split("."), value))
     try:
