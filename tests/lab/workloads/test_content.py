@@ -1,6 +1,7 @@
 """What prompts hold: tokens and block hashes, which must tell the same of any two requests."""
 
 import itertools
+import os
 import subprocess
 import sys
 from typing import Any
@@ -136,8 +137,6 @@ print(token_ids(request, 16, 50_000).tolist(), [each.hex() for each in block_has
 tenants = [{"name": "a"}, {"name": "b"}]
 print(workload_hash(synthetic(sessions={}, prompt={"kind": "geometric", "mean": 30}, tenants=tenants)))
 """
-    import os
-
     said = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -170,7 +169,7 @@ def test_a_hash_of_a_workload_is_of_all_but_its_name():
 # -- what an engine is sent --
 
 
-def sent(request: Any, of: Any = None, *, engine: EngineInfo | None = None, **options: Any):
+def sent(request: Any, of: Any = None, *, engine: EngineInfo | None = None, **options: Any) -> tuple[Any, Any]:
     of = of or workload(request, asked("longest", output=50))
     return to_engine_request(
         request,
@@ -186,7 +185,6 @@ def test_a_length_is_hidden_where_tokens_have_no_content():
     assert (request.params.max_tokens, request.params.min_tokens) == (50, 6)
     assert (request.params.stop_token_ids, request.params.ignore_eos) == ((0,), True)
     assert (request.tenant, request.priority, request.arrival_time, request.deadline) == ("t", 3, None, None)
-    assert hashes is not None
     assert len(hashes) == 2
 
 

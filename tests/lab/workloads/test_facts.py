@@ -50,7 +50,7 @@ def test_mooncake_conversations(mooncake):
 
 @pytest.fixture(scope="module")
 def whole_blocks(mooncake):
-    """The hashes of each request's ids. All count as whole blocks, as in the published figures; the last ones are not."""
+    """The hashes of each request's ids, which all count as whole blocks, as in the published figures."""
     return [
         block_hashes(asked(each.request_id, prompt=len(each.hash_ids) * SIZE, hash_ids=each.hash_ids), SIZE, SIZE)
         for each in mooncake.requests
@@ -82,4 +82,3 @@ def test_mooncake_blocks_that_the_kv_cache_manager_finds(whole_blocks, capacity,
         manager.cache_blocks(request, num_tokens)
         manager.free(request)
     assert found / 288_500 == pytest.approx(share, abs=0.005)
-    print(f"{capacity} blocks: {found / 288_500:.4f} found")

@@ -1,5 +1,7 @@
 """Workloads on engine cores: ready hashes hit exactly what real tokens hit."""
 
+from typing import Any
+
 import pytest
 
 from enginecore.core import EngineCore
@@ -10,7 +12,7 @@ from tests.core.engines import make_core, run
 from tests.core.faceless import make_faceless
 from tests.lab.workloads.making import synthetic
 
-POOL = {"num_kv_blocks": 40, "block_size": 4, "max_num_batched_tokens": 512, "max_model_len": 160}
+POOL: dict[str, Any] = {"num_kv_blocks": 40, "block_size": 4, "max_num_batched_tokens": 512, "max_model_len": 160}
 
 
 def serve(core: EngineCore, made: Workload, *, reveal_lengths: bool = False) -> list[int]:
@@ -48,7 +50,7 @@ def test_ready_hashes_hit_what_tokens_hit(manager, block_size):
         prefix={"levels": [{"branches": 2, "tokens": 32}, {"branches": 4, "tokens": 16}]},
         block_size=block_size,
     )
-    chosen = {"kv_cache_manager": {"use": manager}}
+    chosen: dict[str, Any] = {"kv_cache_manager": {"use": manager}}
     simulated = serve(make_faceless(**POOL, **chosen), made)
     real = serve(make_core(**POOL, **chosen), made)
     assert simulated == real
@@ -58,7 +60,7 @@ def test_ready_hashes_hit_what_tokens_hit(manager, block_size):
 
 
 def test_the_next_turn_hits_what_was_generated_if_the_workload_says_so():
-    table = {
+    table: dict[str, Any] = {
         "num_requests": 20,
         "prompt": {"kind": "constant", "tokens": 10},
         "output": {"kind": "constant", "tokens": 9},

@@ -1,6 +1,7 @@
 """The project's own format: written, read, and what is said of bad lines."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def load(tmp_path, *lines):
     return load_own(path)
 
 
-def line(name, when=0, **fields):
+def line(name: Any, when: Any = 0, **fields: Any) -> dict[str, Any]:
     return {"id": name, "arrival_s": when, "prompt_tokens": 40, "output_tokens": 4, **fields}
 
 

