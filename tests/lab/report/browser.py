@@ -33,7 +33,7 @@ _TELL = """
   document.querySelectorAll("details").forEach((each) => { each.open = true; });
   parent.postMessage(JSON.stringify({
     seen,
-    drawn: page.dataset.drawn,
+    drawn: page.dataset.drawn || "nothing 0",
     width: innerWidth,
     overflow: [folded, overflow()],
     hacked: window.hacked === undefined ? "no" : "yes",
@@ -44,7 +44,7 @@ _TELL = """
       words: Array.from(plot.querySelectorAll("text"), (text) => text.textContent).join(" | "),
     })),
     background: getComputedStyle(document.body).backgroundColor,
-    ink: getComputedStyle(document.querySelector(".plot .xtick text")).fill,
+    ink: getComputedStyle(document.querySelector(".plot .xtick text") || document.body).fill,
     sentence: document.querySelector(".sentence").textContent,
   }), "*");
 })();

@@ -27,7 +27,15 @@ from tests.lab.report.example import add_step, make_info
 
 
 def make_request(
-    request_id, arrival, *, first=None, times=(), reason=FinishReason.STOP, tenant="", prompt=10, output=3
+    request_id,
+    arrival,
+    *,
+    first=None,
+    times=(),
+    reason: FinishReason | None = FinishReason.STOP,
+    tenant="",
+    prompt=10,
+    output=3,
 ):
     request = WorkloadRequest(
         request_id=request_id, arrival=arrival, num_prompt_tokens=prompt, num_output_tokens=output, tenant=tenant

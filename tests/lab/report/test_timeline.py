@@ -25,7 +25,9 @@ def life(each, steps):
     return [(found.phase, found.start, found.end, found.tokens) for found in segments(run, each)]
 
 
-def make_life(*, times=(), pieces=(), first=1.0, ended=None, preempted_at=(), num_preemptions=0):
+def make_life(
+    *, times=(), pieces=(), first: float | None = 1.0, ended: float | None = None, preempted_at=(), num_preemptions=0
+):
     request = WorkloadRequest(request_id="r", arrival=0.0, num_prompt_tokens=30, num_output_tokens=len(times) or 1)
     return RequestRun(
         request,

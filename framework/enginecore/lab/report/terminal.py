@@ -29,7 +29,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 def _facts(comparison: Comparison) -> str:
     time = "simulated time" if comparison.virtual else "real time"
-    facts = [f"{comparison.name}: {comparison.replicates} pairs", f"{comparison.loop} loop", time]
+    facts = [f"{comparison.name}: {text.pairs(comparison.replicates)}", f"{comparison.loop} loop", time]
     if comparison.comparisons:
         floor = text.quantity(comparison.noise_floor, comparison.comparisons[0].primary.unit)
         facts.append(f"A/A noise floor {floor}")
@@ -39,7 +39,7 @@ def _facts(comparison: Comparison) -> str:
 def _table(arm: ArmComparison) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("metric", no_wrap=True)
-    for heading in ("baseline", "candidate", "difference", "interval", "p"):
+    for heading in ("baseline", "candidate", "difference", _interval(arm.primary), "p"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     for metric in (arm.primary, *arm.secondary):
@@ -61,9 +61,15 @@ def _lines(arm: ArmComparison) -> RenderableType:
             text.quantity(text.mean(values), metric.unit) for values in (metric.baseline, metric.candidate)
         )
         head = Text.assemble(_name(metric), ": ", _verdict(metric), style=_emphasis(metric, arm))
-        interval = f"interval {text.interval(metric)}, margin {text.margin(metric)}, p {text.p_value(metric)}"
+        interval = (
+            f"{_interval(metric)} {text.interval(metric)}, margin {text.margin(metric)}, p {text.p_value(metric)}"
+        )
         blocks += [head, Padding(Text(f"{before} to {after}, {text.difference(metric)}\n{interval}"), (0, 0, 0, 2))]
     return Group(*blocks)
+
+
+def _interval(metric: MetricComparison) -> str:
+    return "interval" if metric.interval is None else f"{text.level(metric.interval)} interval"
 
 
 def _name(metric: MetricComparison) -> Text:
