@@ -39,7 +39,7 @@ def read_costs(file: Path) -> CostModel:
     raw = _load(file)
     if unknown := raw.keys() - {"gap", *REGIMES, *NOTES}:
         raise ConfigurationError(
-            f"the costs in {file} have no {', '.join(sorted(unknown))}; they have gap, decode, mixed"
+            f"{file} holds {', '.join(map(repr, sorted(unknown)))}; step costs have gap, {', '.join(REGIMES)}"
         )
     gap = raw.get("gap", 0.0)
     if isinstance(gap, bool) or not isinstance(gap, int | float) or not 0 <= gap < float("inf"):

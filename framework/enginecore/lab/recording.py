@@ -1,12 +1,13 @@
 """When a real executor runs which step: it stands before the executor and notes both."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 from enginecore.clock import Clock
 from enginecore.cost_model import StepFeatures, StepTracker
+from enginecore.errors import EngineCoreError
 from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 
@@ -96,3 +97,23 @@ class RecordingExecutor:
 
     def shutdown(self) -> None:
         self._executor.shutdown()
+
+
+def replayable_seconds(steps: Sequence[RecordedStep], woken: Mapping[int, float]) -> list[float]:
+    """What `executor.simulated.step_times` must be, so that a virtual run plans the same steps as this one did.
+
+    For one batch in flight at a time. A step lasts until the next one was submitted, so that whoever came during the
+    host work between them comes in time; before a wait it lasts to its end.
+
+    Args:
+        steps: All of them, in order, each ended.
+        woken: Of each step before which the engine had nothing to do: its index, and when a request came.
+    """
+    seconds = []
+    for index, step in enumerate(steps):
+        if step.ended is None:
+            raise EngineCoreError(f"step {step.plan.step} has not ended: a run is repeated from its whole recording")
+        waits = index + 1 == len(steps) or index + 1 in woken
+        ended = step.ended if waits else steps[index + 1].submitted
+        seconds.append(ended - woken.get(index, step.submitted))
+    return seconds
