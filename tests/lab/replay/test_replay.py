@@ -11,7 +11,7 @@ from enginecore.messages import FinishReason
 from tests.lab.making import asked, on_oracle, virtually, workload
 
 
-def of(run, request_id):
+def of(run, request_id) -> Any:
     return next(each for each in run.requests if each.request.request_id == request_id)
 
 
