@@ -4,8 +4,8 @@
 
 Steps of the oracle take 1 s in one arm and 1.1 s in the other, and all requests come at once and have room: the E2E
 latency of a request is its number of tokens times the step time. So the true difference of the mean is 0.1 s times the
-mean number of tokens, whose law is known. Few requests per replicate and a skewed law make it hard. Prints how often the
-95 % intervals held the truth.
+mean number of tokens, whose law is known. Few requests per replicate and a skewed law make it hard. Prints how often
+the 95 % intervals held the truth.
 """
 
 import argparse

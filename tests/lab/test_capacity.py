@@ -13,7 +13,7 @@ from tests.lab.small import experiment
 @pytest.mark.parametrize("limit", [0.013, 0.9, 1.0, 1.1, 6.7, 300.0])
 @pytest.mark.parametrize("tolerance", [0.2, 0.02])
 def test_search_finds_the_limit_from_below(limit, tolerance):
-    left = []
+    left: list[int] = []
     factor, points = search(lambda factor: 1.0 if factor <= limit else 0.5, 0.9, tolerance, left.append)
     assert factor <= limit < factor * (1 + tolerance)
     assert points[factor] == 1.0

@@ -114,6 +114,15 @@ def test_real_time_takes_turns_by_chance_and_knows_its_noise():
     assert comparison.comparisons[0].primary.verdict == "better"
 
 
+def test_oracle_in_real_time():
+    arms = [{"name": "slow"}, {"name": "fast", "settings": {"executor": {"oracle": {"step_time": 0.01}}}}]
+    asked = experiment(clock="real", arms=arms, engine__executor__oracle__step_time=0.03, workload__num_requests=3)
+    comparison = compare(asked).comparison
+    assert not comparison.virtual
+    assert comparison.noise_floor > 0
+    assert comparison.comparisons[0].primary.difference < -0.02
+
+
 def test_failed_requests_count_as_infinitely_late():
     def one_fails(run: Run, number: int) -> None:
         run.requests[3].finish_reason = FinishReason.ERROR
