@@ -4,11 +4,18 @@ import logging
 import sys
 
 from enginecore.interfaces import RequestRecord, StepRecord
-from enginecore.messages import FinishReason, SchedulerStats
+from enginecore.messages import FinishReason, SchedulerOutput, SchedulerStats
 from enginecore.registry import Registry
 
 STEP = StepRecord(
-    step=1, started=0.0, settled=0.5, num_requests=2, num_tokens=3, batches_in_flight=1, stats=SchedulerStats()
+    step=1,
+    started=0.0,
+    settled=0.5,
+    num_requests=2,
+    num_tokens=3,
+    batches_in_flight=1,
+    stats=SchedulerStats(),
+    scheduled=SchedulerOutput(step=1),
 )
 REQUEST = RequestRecord(
     request_id="r",

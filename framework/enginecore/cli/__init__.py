@@ -13,7 +13,19 @@ import typer
 from enginecore.cli.streams import drop_unwritable_output
 from enginecore.errors import ConfigurationError, EngineCoreError
 
-COMMANDS = ("generate", "chat", "plugins", "config", "check", "new")
+COMMANDS = (
+    "generate",
+    "chat",
+    "plugins",
+    "config",
+    "check",
+    "new",
+    "replay",
+    "ab",
+    "capacity",
+    "sweep",
+    "calibrate",
+)
 
 
 def build_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:

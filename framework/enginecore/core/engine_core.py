@@ -14,7 +14,7 @@ from enginecore.core.reporting import Reporter
 from enginecore.core.step_errors import step_errors
 from enginecore.core.utilities import Utilities, call_utility
 from enginecore.errors import InvalidRequestError, InvariantError
-from enginecore.interfaces import Executor, Outputs, Scheduler
+from enginecore.interfaces import Executor, Observer, Outputs, Scheduler
 from enginecore.messages import (
     EngineCoreOutputs,
     EngineCoreRequest,
@@ -291,6 +291,13 @@ class EngineCore:
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
         """Call `callback` once, from any thread, when the engine core has failed; at once if it has already."""
         self._life.register(callback)
+
+    def add_observer(self, observer: Observer) -> None:
+        """Tell it of steps settled and requests ended from now on; of requests only those that are added from now on.
+
+        Unlike a plugin's observer it belongs to whoever runs the engine: what it raises is a failure of the engine.
+        """
+        self._reporter.add(observer)
 
     def shutdown(self) -> None:
         """Release the executor. May be called more than once."""

@@ -3,7 +3,7 @@
 from enginecore.interfaces.eviction import CachedContent, EvictionOrder
 from enginecore.interfaces.executor import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.interfaces.kv_cache_manager import CachedPrefix, KVCacheManager, KVCacheStats
-from enginecore.interfaces.observer import RequestRecord, StepRecord
+from enginecore.interfaces.observer import Observer, RequestRecord, StepRecord
 from enginecore.interfaces.scheduler import Outputs, Scheduler
 from enginecore.interfaces.scheduler_view import Rank, RequestView, SchedulerView, WaitingView
 from enginecore.interfaces.tokenizer import DecodeStream, Tokenizer
@@ -37,6 +37,7 @@ __all__ = [
     "KVCacheSpec",
     "KVCacheStats",
     "ModelInfo",
+    "Observer",
     "Outputs",
     "Rank",
     "RequestRecord",

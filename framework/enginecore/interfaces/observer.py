@@ -1,8 +1,10 @@
-"""What observers are told: per step and per request, never per token."""
+"""Observers: what they are told, per step and per request, never per token."""
+
+from typing import Protocol
 
 import msgspec
 
-from enginecore.messages import FinishReason, SchedulerStats
+from enginecore.messages import FinishReason, SchedulerOutput, SchedulerStats
 
 
 class StepRecord(msgspec.Struct, frozen=True):
@@ -16,6 +18,7 @@ class StepRecord(msgspec.Struct, frozen=True):
         num_tokens: Tokens computed.
         batches_in_flight: Batches in flight when it was submitted, itself included.
         stats: The scheduler's gauges and counters after it.
+        scheduled: Its plan. The engine's own, to be read only.
     """
 
     step: int
@@ -25,6 +28,7 @@ class StepRecord(msgspec.Struct, frozen=True):
     num_tokens: int
     batches_in_flight: int
     stats: SchedulerStats
+    scheduled: SchedulerOutput
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
@@ -39,3 +43,15 @@ class RequestRecord(msgspec.Struct, frozen=True):
     num_cached_tokens: int
     num_preemptions: int
     error: str | None = None
+
+
+class Observer(Protocol):
+    """Is told on the engine core's thread. What it is told of is over; it changes nothing."""
+
+    def step_finished(self, record: StepRecord, /) -> None:
+        """A step was settled."""
+        ...
+
+    def request_finished(self, record: RequestRecord, /) -> None:
+        """A request ended."""
+        ...

@@ -1,0 +1,5 @@
+"""Replay: one workload on one configuration, in virtual or in real time."""
+
+from enginecore.lab.replay.replay import replay
+
+__all__ = ["replay"]

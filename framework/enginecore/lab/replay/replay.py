@@ -1,0 +1,69 @@
+"""`replay`: the door to this package."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from enginecore.clock import Clock, RealClock, VirtualClock
+from enginecore.core import build_engine_core
+from enginecore.lab.replay.driver import Driver
+from enginecore.lab.replay.loops import loop_of
+from enginecore.lab.replay.sending import Sender
+from enginecore.lab.run import Run
+from enginecore.lab.workload import Workload
+from enginecore.settings import Loaded, load_settings
+
+Progress = Callable[[int], None]
+"""Is told after every step how many requests have ended."""
+
+
+def replay(
+    workload: Workload,
+    settings: Mapping[str, Any] | Loaded,
+    *,
+    virtual: bool,
+    reveal_lengths: bool = False,
+    until: float | None = None,
+    on_progress: Progress | None = None,
+) -> Run:
+    """Run a workload on a fresh engine core in this process, to the end of its last request.
+
+    The engine core is the one of production, with its scheduler and KV cache manager. What fails is recorded as failed,
+    and what is not over when time is up as unfinished.
+
+    Args:
+        workload: What is asked, and when.
+        settings: Of the engine. A mapping is all that counts: then the environment is not read, so that the same run
+            can be had elsewhere.
+        virtual: On simulated time, which an executor such as `simulated` lets pass.
+        reveal_lengths: Policies may know how long outputs will be.
+        until: Seconds after the start at which to stop. None: when all requests have ended.
+        on_progress: Called on this thread.
+
+    Raises:
+        EngineCoreError: the engine cannot start, or failed; or the workload is not sound. Says why.
+    """
+    loaded = settings if isinstance(settings, Loaded) else load_settings(settings, environ={})
+    loop = loop_of(workload)
+    watch = RealClock()
+    began = watch.now()
+    clock: Clock = VirtualClock() if virtual else RealClock()
+    core = build_engine_core(loaded, clock)
+    try:
+        sender = Sender(core, workload, reveal_lengths=reveal_lengths, beforehand=not virtual)
+        driver = Driver(core, clock, workload, loop, sender)
+        driver.run(until=until, on_progress=on_progress or _ignore)
+    finally:
+        core.shutdown()
+    return Run(
+        workload=workload,
+        info=core.info,
+        settings=loaded.settings.model_dump(mode="json"),
+        requests=tuple(driver.recorder.requests.values()),
+        steps=driver.recorder.steps,
+        virtual=virtual,
+        wall_seconds=watch.now() - began,
+    )
+
+
+def _ignore(num_ended: int) -> None:
+    """Nobody wants to know."""

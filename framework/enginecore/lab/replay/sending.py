@@ -1,0 +1,42 @@
+"""From a workload's requests to the engine core's."""
+
+from enginecore.core import EngineCore
+from enginecore.lab.workload import Workload, WorkloadRequest
+from enginecore.lab.workloads.content import longest_output, to_engine_request
+from enginecore.messages import EngineCoreRequest
+
+Ready = tuple[EngineCoreRequest, list[bytes] | None]
+
+
+class Sender:
+    """Makes requests and adds them. In real time they are made beforehand, so that making them delays nobody."""
+
+    def __init__(self, core: EngineCore, workload: Workload, *, reveal_lengths: bool, beforehand: bool) -> None:
+        self._core = core
+        self._workload = workload
+        self._reveal_lengths = reveal_lengths
+        self._longest_output = longest_output(workload)
+        self._model_free = core.executor.capabilities.model_free
+        self._ready = {each.request_id: self._make(each) for each in workload.requests} if beforehand else {}
+
+    def __call__(self, request: WorkloadRequest, at: float) -> None:
+        """Add it as one that arrives at `at` on the engine's clock, whenever that was.
+
+        Raises:
+            InvalidRequestError: the engine core refuses it.
+        """
+        ready = self._ready.pop(request.request_id, None)
+        made, block_hashes = self._make(request) if ready is None else ready
+        made.arrival_time = at
+        made.deadline = None if request.ttft_slo is None else at + request.ttft_slo
+        self._core.add_request(made, block_hashes)
+
+    def _make(self, request: WorkloadRequest) -> Ready:
+        return to_engine_request(
+            request,
+            self._workload,
+            self._core.info,
+            model_free=self._model_free,
+            reveal_lengths=self._reveal_lengths,
+            longest_output=self._longest_output,
+        )
