@@ -13,7 +13,7 @@ from enginecore.lab.workload import Workload
 from enginecore.settings import Loaded, load_settings
 
 Progress = Callable[[int], None]
-"""Is told after every step how many requests have ended."""
+"""Is told how many requests have ended, whenever a step has ended some."""
 
 
 def replay(
