@@ -46,7 +46,7 @@ def test_prefix_order_gives_a_verdict():
 
 def test_fair_shares_even_out_service_and_cost_little():
     parts = file_layer(EXAMPLES / "fairness.toml").values["workload"]["parts"]
-    short = [part | {"num_requests": part["num_requests"] // 4} for part in parts]
+    short = [part | {"num_requests": part["num_requests"] // 8} for part in parts]
     found = verdict("fairness.toml", {"workload.parts": short})
     assert abs(found.primary.relative) < 0.2
     assert relative(found, "service_difference") < -0.5
