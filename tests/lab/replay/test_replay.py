@@ -200,5 +200,5 @@ class TestAlone:
         assert [alone(each) for each in requests] == [7.0, 7.0, 4.0]
 
     def test_one_that_fails_even_so_is_said(self):
-        with pytest.raises(ConfigurationError, match="'long' fails even alone: .*at most 63"):
+        with pytest.raises(ConfigurationError, match=r"'long' fails even alone: .*at most 63"):
             time_alone(workload([asked("long", prompt=90)]), on_oracle(max_model_len=64), virtual=True)
