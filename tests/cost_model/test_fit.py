@@ -70,6 +70,14 @@ def test_a_noisy_machine_is_predicted_without_bias():
     assert predicted / sum(sample.seconds for sample in truth) == pytest.approx(1.0, abs=0.05)
 
 
+def test_a_step_that_was_held_up_changes_nothing():
+    random = Random(2)
+    samples = measured(DECODE, decodes(random, 200))
+    held_up = [sample._replace(seconds=50 * sample.seconds) for sample in samples[:6]]
+    fit = fit_costs([*samples[6:], *held_up])
+    assert errors_of(fit.model.decode, measured(DECODE, decodes(random, 100))).mape < 0.01
+
+
 def test_a_regime_that_was_not_seen_has_the_costs_of_the_other():
     fit = fit_costs(measured(DECODE, decodes(Random(0), 100)))
     assert fit.model.mixed == fit.model.decode

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from enginecore.lab import load_experiment
 from enginecore.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,9 @@ def run(command: list[str], folder: Path) -> str:
 def try_out(snippet: Snippet, folder: Path) -> None:
     if snippet.file:
         (folder / snippet.file).write_text(snippet.text)
-    if snippet.language == "toml" and not snippet.text.startswith("[project"):
+    if snippet.language == "toml" and "[[arms]]" in snippet.text:
+        load_experiment(folder / snippet.file)
+    elif snippet.language == "toml" and not snippet.text.startswith("[project"):
         load_settings(config_file=folder / snippet.file)
     elif snippet.language == "toml":
         assert tomllib.loads(snippet.text)["project"]["entry-points"]

@@ -58,6 +58,12 @@ def test_faster_steps_are_better_by_what_they_are_faster():
     assert comparison.arms[1].settings["executor"]["oracle"]["step_time"] == 0.5
 
 
+def test_slowdowns_are_against_the_baseline_alone():
+    primary = compare(experiment(primary__metric="slowdown_mean")).comparison.comparisons[0].primary
+    assert primary.baseline == pytest.approx([1.0] * 8)  # there is room for all: nobody slows anybody down
+    assert primary.candidate == pytest.approx([0.5] * 8)
+
+
 def test_arms_meet_the_same_requests_and_first_themselves():
     spy, told = Spy(), []
     compare(experiment(replicates=8, reveal_lengths=True), runner=spy, progress=lambda *each: told.append(each))
@@ -112,6 +118,18 @@ def test_real_time_takes_turns_by_chance_and_knows_its_noise():
     assert not comparison.virtual
     assert 0 < comparison.noise_floor < 1
     assert comparison.comparisons[0].primary.verdict == "better"
+
+
+def test_oracle_in_real_time():
+    arms = [{"name": "slow"}, {"name": "fast", "settings": {"executor": {"oracle": {"step_time": 0.01}}}}]
+    asked = experiment(clock="real", arms=arms, engine__executor__oracle__step_time=0.03, workload__num_requests=3)
+    comparison = compare(asked).comparison
+    assert not comparison.virtual
+    assert comparison.noise_floor > 0
+    assert comparison.warnings == [
+        "The first requests of each engine count, which meet it cold: set window.skip_first."
+    ]
+    assert comparison.comparisons[0].primary.difference < -0.02
 
 
 def test_failed_requests_count_as_infinitely_late():
@@ -181,6 +199,14 @@ def test_one_trace_as_a_whole_has_no_p_value(tmp_path):
     assert primary.interval.method == "t over 15 windows of one workload"
     assert "One workload: intervals are spreads between windows of it" in comparison.warnings[0]
     assert "one workload" in comparison.sentence
+
+
+def test_trace_that_is_too_short_is_named_before_anything_runs(tmp_path):
+    made = experiment().model_dump(mode="json", exclude_none=True)
+    spy = Spy()
+    with pytest.raises(ConfigurationError, match=r"number 7 \(from 0\) was asked for: lower it, or ask for fewer"):
+        compare(load_experiment(made | {"workload": trace(tmp_path, 60) | {"requests_per_replicate": 9}}), runner=spy)
+    assert spy.asked == []
 
 
 def test_one_replicate_of_what_is_drawn_is_refused():

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 HELD_OUT = 0.2
 LEAST_SAMPLES = 10
+OUTLIER = 3.0
+"""A step that took so many times as long as predicted says nothing about the executor."""
 RHOS = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 KNEES = tuple(2 ** (exponent / 3) for exponent in range(9, 43))
 """Tokens from which on arithmetic takes longer than reading the weights: 8 to 16,384."""
@@ -106,8 +108,9 @@ def _best_costs(samples: Sequence[StepSample]) -> StepCosts:
     seconds = np.array([sample.seconds for sample in samples])
     first = _least_squares(samples, seconds)
     # errors as shares of the measured times favour steps that happened to be fast, and so predict too little: once
-    # more, as shares of what was predicted
-    return _least_squares(samples, np.array([first.seconds(sample.features) for sample in samples]))
+    # more, as shares of what was predicted, and without steps that somebody else must have held up
+    usual = [sample for sample in samples if sample.seconds <= OUTLIER * first.seconds(sample.features)]
+    return _least_squares(usual, np.array([first.seconds(sample.features) for sample in usual]))
 
 
 def _least_squares(samples: Sequence[StepSample], weighed_by: "Matrix") -> StepCosts:

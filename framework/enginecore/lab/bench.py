@@ -8,6 +8,8 @@ from enginecore.errors import ConfigurationError
 from enginecore.lab.arms import for_replicate, load_arms
 from enginecore.lab.experiment import Experiment
 from enginecore.lab.measurement import Measurement, measure
+from enginecore.lab.metrics import Alone
+from enginecore.lab.replay import time_alone
 from enginecore.lab.run import Run
 from enginecore.lab.workload import Workload
 from enginecore.lab.workloads.transform import mean_rate, scale_rate
@@ -33,6 +35,7 @@ class Bench:
         self._runner = runner
         self._arms = load_arms(experiment)
         self._workload: tuple[int, Workload] | None = None
+        self._alone: tuple[int, Alone] | None = None
 
     def workload(self, replicate: int) -> Workload:
         """The same for all arms. The last one is kept, since arms take turns on it."""
@@ -62,17 +65,27 @@ class Bench:
             reveal_lengths=self._experiment.reveal_lengths,
         )
 
-    def kept(self, run: Run) -> Measurement:
-        """What is kept of a run."""
+    def kept(self, run: Run, replicate: int) -> Measurement:
+        """What is kept of a run of a replicate."""
         experiment = self._experiment
+        metrics = experiment.metrics()
         return measure(
             run,
-            experiment.metrics(),
+            metrics,
             experiment.slo.terms(),
             experiment.window.window(),
+            alone=self._time_alone(replicate) if any(each.name.startswith("slowdown") for each in metrics) else None,
             in_windows=experiment.replicates == 1,
         )
 
     def measure(self, arm: int, replicate: int, rate: float = 1.0) -> Measurement:
         """What is kept of such a run."""
-        return self.kept(self.run(arm, replicate, rate))
+        return self.kept(self.run(arm, replicate, rate), replicate)
+
+    def _time_alone(self, replicate: int) -> Alone:
+        """How long requests take with an engine to themselves: the baseline's, so that it is the same for all arms."""
+        if self._alone is None or self._alone[0] != replicate:
+            baseline = for_replicate(self._arms[0], self._experiment, replicate)
+            virtual = self._experiment.clock == "virtual"
+            self._alone = replicate, time_alone(self.workload(replicate), baseline, virtual=virtual)
+        return self._alone[1]

@@ -104,10 +104,10 @@ def design(info: EngineInfo, random: Random) -> Iterator[Wave]:
         size = min(_log_uniform(random, info.max_num_seqs), max(room // 32 - MOST_LATE, 1))
         num_late = min(random.choice((0, MOST_LATE)), info.max_num_seqs - size)
         size += num_late
-        num_output_tokens = random.randint(8, 24)
+        num_output_tokens = random.randint(6, 18)
         longest = max(min(info.max_model_len - num_output_tokens, room // size - num_output_tokens), 1)
-        total = _log_uniform(random, max(min(room, 4 * info.max_num_batched_tokens) // size, 1))
-        lengths = [max(min(_log_uniform(random, 2 * total), longest), 1) for _ in range(size)]
+        usual = _log_uniform(random, max(min(room, 4 * info.max_num_batched_tokens) // size, 1))
+        lengths = [min(random.randint(1, 2 * usual), longest) for _ in range(size)]
         yield Wave(lengths[num_late:], lengths[:num_late], num_output_tokens)
 
 

@@ -69,6 +69,7 @@ class _Trial:
         self._progress = progress
         self._jobs = jobs if experiment.clock == "virtual" else 1
         self._bench = Bench(experiment, runner)
+        self._bench.workload(experiment.replicates - 1)  # now: a trace may be too short for so many
         self._is_virtual = experiment.clock == "virtual"
         self._total = (experiment.replicates + self._is_virtual) * len(experiment.arms)
         self._done = 0
@@ -147,7 +148,7 @@ class _Trial:
         run = self._bench.run(arm, 0)
         self._count(1)
         self.runs[self._experiment.arms[arm].name] = run
-        return self._bench.kept(run)
+        return self._bench.kept(run, 0)
 
     def _run_in_processes(self, replicates: Iterable[int]) -> None:
         tasks = [(self._experiment, self._runner, replicate) for replicate in replicates]

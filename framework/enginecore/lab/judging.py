@@ -152,11 +152,13 @@ def judge_metric(metric: MetricFacts, baseline: Arm, candidate: Arm, margin: Mar
 
 def _with_verdict(found: MetricComparison, margin: Margin, rules: Rules) -> MetricComparison:
     before, after = finite_pairs(found.baseline, found.candidate)
+    base = abs(float(before.mean()))
     as_share = margin.is_relative and has_ratio(before, after)
     plain = difference(before, after, across=rules.across, level=rules.level, seed=rules.seed)
     found = msgspec.structs.replace(
         found,
         difference=plain.estimate,
+        relative=plain.estimate / base if base else 0.0,
         interval=plain.interval,
         p_value=sign_flip_p(after - before, seed=rules.seed),
     )
@@ -165,7 +167,7 @@ def _with_verdict(found: MetricComparison, margin: Margin, rules: Rules) -> Metr
         return _judged(found, plain.interval, found.margin, noise)
     share = relative_change(before, after, across=rules.across, level=rules.level, seed=rules.seed)
     found = msgspec.structs.replace(found, relative=share.estimate, relative_interval=share.interval)
-    return _judged(found, share.interval, margin.size, noise / float(before.mean()))
+    return _judged(found, share.interval, margin.size, noise / base)
 
 
 def _judged(found: MetricComparison, interval: Interval, margin: float, noise: float) -> MetricComparison:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from enginecore.lab.metrics import Metric, MetricRefused, Slo, Window, is_saturated
+from enginecore.lab.metrics import Alone, Metric, MetricRefused, Slo, Window, is_saturated
 from enginecore.lab.run import Run
 from enginecore.lab.workload import Loop
 from enginecore.lab.workloads.digest import workload_hash
@@ -51,7 +51,15 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     windows: dict[str, list[float]] = {}
 
 
-def measure(run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, *, in_windows: bool = False) -> Measurement:
+def measure(
+    run: Run,
+    metrics: Iterable[Metric],
+    slo: Slo,
+    window: Window,
+    *,
+    alone: Alone | None = None,
+    in_windows: bool = False,
+) -> Measurement:
     """All that is kept of a run.
 
     Args:
@@ -59,10 +67,11 @@ def measure(run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, *, in
         metrics: To compute, where the run has them.
         slo: What a good request is.
         window: Which requests count.
+        alone: Seconds that a request takes with an engine to itself; None: nobody asks for slowdowns.
         in_windows: Also in windows of it.
     """
     metrics = tuple(metrics)
-    values, refused = _values(run, metrics, slo, window)
+    values, refused = _values(run, metrics, slo, window, alone)
     return Measurement(
         values=values,
         refused=refused,
@@ -76,24 +85,28 @@ def measure(run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, *, in
         info=msgspec.structs.asdict(run.info),
         settings=dict(run.settings),
         virtual=run.virtual,
-        windows=_in_windows(run, metrics, slo, window) if in_windows else {},
+        windows=_in_windows(run, metrics, slo, window, alone) if in_windows else {},
     )
 
 
-def _values(run: Run, metrics: Iterable[Metric], slo: Slo, window: Window) -> tuple[dict[str, float], dict[str, str]]:
+def _values(
+    run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
+) -> tuple[dict[str, float], dict[str, str]]:
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
     for metric in metrics:
         try:
-            values[metric.name] = metric.compute(run, window, slo)
+            values[metric.name] = metric.compute(run, window, slo, alone)
         except MetricRefused as refusal:
             refused[metric.name] = str(refusal)
     return values, refused
 
 
-def _in_windows(run: Run, metrics: Iterable[Metric], slo: Slo, window: Window) -> dict[str, list[float]]:
+def _in_windows(
+    run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
+) -> dict[str, list[float]]:
     """By metric, where every window has it."""
-    found = [_values(run, metrics, slo, part)[0] for part in _parts(window, len(run.requests))]
+    found = [_values(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
     return {
         metric.name: [values[metric.name] for values in found]
         for metric in metrics

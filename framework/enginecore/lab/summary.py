@@ -103,6 +103,8 @@ def _warnings(experiment: Experiment, measured: Measured, unsteady: Sequence[str
             "real time, or draws numbers without a seed. Verdicts allow for it as for the noise of a machine."
         )
     yield from _differences(experiment, measured)
+    if experiment.clock == "real" and not experiment.window.skip_first:
+        yield "The first requests of each engine count, which meet it cold: set window.skip_first."
     if experiment.reveal_lengths:
         yield "Policies could read how long outputs would be, which no real engine knows."
     if experiment.replicates == 1:

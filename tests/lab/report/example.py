@@ -3,7 +3,15 @@
 import random
 from statistics import fmean
 
-from enginecore.lab.comparison import ArmComparison, ArmSummary, Comparison, Interval, MetricComparison
+from enginecore.lab.comparison import (
+    ArmComparison,
+    ArmSummary,
+    Comparison,
+    Direction,
+    Interval,
+    MetricComparison,
+    VerdictName,
+)
 from enginecore.lab.run import RequestRun, Run, StepSeries
 from enginecore.lab.workload import Workload, WorkloadRequest
 from enginecore.messages import EngineInfo, FinishReason
@@ -21,31 +29,37 @@ def make_workload(num_requests=120, seed=0, tenants=("alpha", "beta", "gamma"), 
             WorkloadRequest(
                 request_id=f"request-{index}",
                 arrival=now,
-                num_prompt_tokens=int(draw.lognormvariate(6, 1)) + 1,
-                num_output_tokens=int(draw.lognormvariate(3.5, 0.8)) + 1,
+                num_prompt_tokens=min(int(draw.lognormvariate(6, 1)) + 1, 4000),
+                num_output_tokens=min(int(draw.lognormvariate(3.5, 0.8)) + 1, 1000),
                 tenant=draw.choice(tenants),
             )
         )
     return Workload(name=name, requests=requests)
 
 
-def make_info(**changes):
-    values = {
-        "model": "toy",
-        "max_model_len": 8192,
-        "vocab_size": 100,
-        "eos_token_ids": [],
-        "num_blocks": NUM_BLOCKS,
-        "block_size": BLOCK_SIZE,
-        "max_num_seqs": 32,
-        "max_num_batched_tokens": 2048,
-        "enable_prefix_caching": True,
-        "enable_chunked_prefill": True,
-        "max_concurrent_batches": 1,
-        "components": {"scheduler": "fcfs", "executor": "simulated"},
-        "seed": 0,
-    }
-    return EngineInfo(**(values | changes))
+def make_info():
+    return EngineInfo(
+        model="toy",
+        max_model_len=8192,
+        vocab_size=100,
+        eos_token_ids=[],
+        num_blocks=NUM_BLOCKS,
+        block_size=BLOCK_SIZE,
+        max_num_seqs=32,
+        max_num_batched_tokens=2048,
+        enable_prefix_caching=True,
+        enable_chunked_prefill=True,
+        max_concurrent_batches=1,
+        components={"scheduler": "fcfs", "executor": "simulated"},
+        seed=0,
+    )
+
+
+def add_step(steps, started, settled, **columns):
+    """One more settled step; columns that are not named are 0."""
+    values = {"step": len(steps.step), "started": started, "settled": settled} | columns
+    for column in StepSeries.__slots__:
+        getattr(steps, column).append(values.get(column, 0))
 
 
 class ToyEngine:
@@ -104,10 +118,17 @@ class ToyEngine:
         for each in decodes:
             self._computed[each.request.request_id] += 1
             self._emit(each)
-        row = (self._step, started, self.now, len(decodes), prefill, len(decodes) + len(pieces))
-        row += (len(self._running), len(self._waiting), max(self._free(), 0))
-        for column, value in zip(StepSeries.__slots__, row, strict=True):
-            getattr(self.steps, column).append(value)
+        add_step(
+            self.steps,
+            started,
+            self.now,
+            num_decodes=len(decodes),
+            num_prefill_tokens=prefill,
+            num_requests=len(decodes) + len(pieces),
+            num_running=len(self._running),
+            num_waiting=len(self._waiting),
+            num_free_blocks=max(self._free(), 0),
+        )
         self._step += 1
 
     def _emit(self, each):
@@ -150,7 +171,18 @@ def make_run(workload, *, chunk=512, shortest_first=False, failures=0):
     )
 
 
-def make_metric(name, verdict, *, before, ratio, unit="s", direction="lower", replicates=20, interval=True, width=0.03):
+def make_metric(
+    name,
+    verdict: VerdictName,
+    *,
+    before,
+    ratio,
+    unit="s",
+    direction: Direction = "lower",
+    replicates=20,
+    interval=True,
+    width=0.03,
+):
     draw = random.Random(name)
     baseline = [before * draw.uniform(0.85, 1.15) for _ in range(replicates)]
     candidate = [value * ratio * draw.uniform(1 - width, 1 + width) for value in baseline]

@@ -98,7 +98,7 @@ def log_ticks(low: float, high: float, unit: str) -> dict[str, Any]:
         unit: Of the values.
     """
     first, last = math.log10(low), math.log10(high)
-    steps = (1, 2, 5) if last - first < 1.3 else (1, 3) if last - first < 3 else (1,)
+    steps = (1, 2, 5) if last - first < 1.3 else (1, 3) if last - first < 2.4 else (1,)
     exponents = range(math.floor(first), math.ceil(last) + 1)
     values = [step * 10.0**exponent for exponent in exponents for step in steps]
     return {

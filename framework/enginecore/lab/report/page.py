@@ -88,6 +88,8 @@ def _environment() -> jinja2.Environment:
         "metric_rows": metric_rows,
         "request_rows": request_rows,
         "quantity": text.quantity,
+        "level": text.level,
+        "pairs": text.pairs,
         "as_json": as_json,
     }
     environment.globals |= functions

@@ -128,9 +128,11 @@ def _line(name: str, index: int, levels: Levels, edges: Floats, divisor: float) 
 
 def _batches(runs: Runs, edges: Floats) -> list[Figure]:
     """Two strips on one time axis: decodes are few beside a prompt, and would not be seen on its scale."""
-    made = [(name, index, prefill_tokens(run).mean(edges), decode_tokens(run).mean(edges)) for name, index, run in runs]
-    tops = [max(float(parts[place].max()) for parts in made) or 1.0 for place in (2, 3)]
-    return [_batch(name, index, (prefills, decodes), tops, edges) for name, index, prefills, decodes in made]
+    made = [
+        (name, index, (prefill_tokens(run).mean(edges), decode_tokens(run).mean(edges))) for name, index, run in runs
+    ]
+    tops = [max(float(parts[place].max()) for _, _, parts in made) or 1.0 for place in (0, 1)]
+    return [_batch(name, index, parts, tops, edges) for name, index, parts in made]
 
 
 def _batch(name: str, index: int, parts: tuple[Floats, Floats], tops: list[float], edges: Floats) -> Figure:
@@ -194,7 +196,7 @@ def _service(name: str, index: int, service: Mapping[str, Floats], edges: Floats
 
 
 def worst(runs: Runs) -> list[Figure]:
-    """Timelines of the requests that were longest in the system, one picture per arm, on equal axes."""
+    """Timelines of the worst requests, one picture per arm, on equal axes."""
     found = [(name, index, run, worst_requests(run)) for name, index, run in runs]
     longest = max((time_in_system(each, run.makespan) for _, _, run, worst in found for each in worst), default=1.0)
     return [_timelines(name, index, run, requests, longest) for name, index, run, requests in found]
@@ -221,9 +223,12 @@ def _timelines(name: str, index: int, run: Run, requests: Sequence[RequestRun], 
         "yaxis": rows_axis(len(requests)),
         "annotations": [row_label(_request_label(run, each), row - 0.12) for row, each in enumerate(requests)],
     }
-    caption = "The requests that were longest in the system, from their arrival on. Lines in a prefill part its pieces."
+    caption = (
+        "From their arrival on: requests that failed or did not end, if any, then those that were longest in the "
+        "system. Lines in a prefill part its pieces."
+    )
     height = 110 + _ROW_HEIGHT * max(len(requests), 1)
-    return Figure(f"worst-{index}", f"Longest in the system: {name}", caption, height, list(bars.values()), layout)
+    return Figure(f"worst-{index}", f"Worst requests: {name}", caption, height, list(bars.values()), layout)
 
 
 def _phase_trace(phase: str) -> Trace:

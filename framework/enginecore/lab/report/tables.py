@@ -91,7 +91,7 @@ def metric_row(metric: MetricComparison) -> MetricRow:
 
 
 def request_rows(run: Run) -> list[RequestRow]:
-    """Those that were longest in the system, as in their timelines."""
+    """The same as have timelines, in the same order."""
     return [_request_row(run, each) for each in worst_requests(run)]
 
 

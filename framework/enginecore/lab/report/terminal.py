@@ -9,20 +9,19 @@ from rich.text import Text
 from enginecore.lab.comparison import ArmComparison, Comparison, MetricComparison
 from enginecore.lab.report import text
 
-_WIDE = 96
-"""Columns that the table needs; in fewer, every metric has lines of its own."""
-
 _STYLES = {"better": "green", "worse": "red", "equivalent": "cyan", "undecided": "yellow", "refused": "magenta"}
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Print it, as a table where the terminal is wide enough for one."""
+    """Print it, as a table where the terminal is wide enough for one: else every metric has lines of its own."""
     console.print(Text(comparison.sentence, style="bold"))
     console.print(Text(_facts(comparison), style="dim"))
     for arm in comparison.comparisons:
         console.print()
         console.print(Text(f"{arm.arm} against {comparison.arms[0].name}"))
-        console.print(_table(arm) if console.width >= _WIDE else _lines(arm))
+        table = _table(arm)
+        needed = console.measure(table, options=console.options.update(max_width=1000)).maximum
+        console.print(table if needed <= console.width else _lines(arm))
         console.print(Text(arm.primary.reason))
     for warning in comparison.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
@@ -30,17 +29,17 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 def _facts(comparison: Comparison) -> str:
     time = "simulated time" if comparison.virtual else "real time"
-    facts = [f"{comparison.name}: {comparison.replicates} pairs", f"{comparison.loop} loop", time]
+    facts = [f"{comparison.name}: {text.pairs(comparison.replicates)}", f"{comparison.loop} loop", time]
     if comparison.comparisons:
         floor = text.quantity(comparison.noise_floor, comparison.comparisons[0].primary.unit)
         facts.append(f"A/A noise floor {floor}")
     return ", ".join([*facts, f"seed {comparison.seed}"])
 
 
-def _table(arm: ArmComparison) -> RenderableType:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("metric", overflow="fold")
-    for heading in ("baseline", "candidate", "difference", "interval", "margin", "p"):
+def _table(arm: ArmComparison) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("metric", no_wrap=True)
+    for heading in ("baseline", "candidate", "difference", _interval(arm.primary), "p"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     for metric in (arm.primary, *arm.secondary):
@@ -49,7 +48,6 @@ def _table(arm: ArmComparison) -> RenderableType:
             text.quantity(text.mean(metric.candidate), metric.unit),
             text.difference(metric),
             text.interval(metric),
-            text.margin(metric),
             text.p_value(metric),
         )
         table.add_row(_name(metric), *map(Text, cells), _verdict(metric), style=_emphasis(metric, arm))
@@ -63,9 +61,15 @@ def _lines(arm: ArmComparison) -> RenderableType:
             text.quantity(text.mean(values), metric.unit) for values in (metric.baseline, metric.candidate)
         )
         head = Text.assemble(_name(metric), ": ", _verdict(metric), style=_emphasis(metric, arm))
-        interval = f"interval {text.interval(metric)}, margin {text.margin(metric)}, p {text.p_value(metric)}"
+        interval = (
+            f"{_interval(metric)} {text.interval(metric)}, margin {text.margin(metric)}, p {text.p_value(metric)}"
+        )
         blocks += [head, Padding(Text(f"{before} to {after}, {text.difference(metric)}\n{interval}"), (0, 0, 0, 2))]
     return Group(*blocks)
+
+
+def _interval(metric: MetricComparison) -> str:
+    return "interval" if metric.interval is None else f"{text.level(metric.interval)} interval"
 
 
 def _name(metric: MetricComparison) -> Text:

@@ -3,7 +3,7 @@
 import math
 from statistics import fmean
 
-from enginecore.lab.comparison import MetricComparison
+from enginecore.lab.comparison import Interval, MetricComparison
 
 
 def number(value: float) -> str:
@@ -78,11 +78,21 @@ def interval(metric: MetricComparison) -> str:
     return f"{percent(relative[0])} to {percent(relative[1])}"
 
 
+def level(interval: Interval) -> str:
+    """How sure an interval is: 95 %, 97.5 %."""
+    return f"{interval.level * 100:.4g} %"
+
+
 def p_value(metric: MetricComparison) -> str:
     """The p value; a dash where there is none."""
     if metric.p_value is None:
         return "-"
     return "< 0.001" if metric.p_value < 0.001 else f"{metric.p_value:.3f}"
+
+
+def pairs(replicates: int) -> str:
+    """How many replicates."""
+    return "1 pair" if replicates == 1 else f"{replicates:,} pairs"
 
 
 def better_way(metric: MetricComparison) -> str:

@@ -36,10 +36,16 @@ def time_in_system(each: RequestRun, makespan: float) -> float:
 
 
 def worst_requests(run: Run, count: int = 8) -> list[RequestRun]:
-    """Those that were longest in the system, the longest first; equals by id. Those that never came are not."""
+    """Those that failed or did not end, in half of the places at most; then those that were longest in the system.
+
+    Of both the longest first, and equals by id. Requests that never came are not among them.
+    """
     came = [each for each in run.requests if isfinite(each.arrival)]
     makespan = run.makespan
-    return sorted(came, key=lambda each: (-time_in_system(each, makespan), each.request.request_id))[:count]
+    came.sort(key=lambda each: (-time_in_system(each, makespan), each.request.request_id))
+    broken = [each for each in came if not each.is_complete][: count // 2]
+    complete = [each for each in came if each.is_complete]
+    return broken + complete[: count - len(broken)]
 
 
 def outcome(each: RequestRun) -> str:
