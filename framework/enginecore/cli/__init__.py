@@ -13,7 +13,7 @@ import typer
 from enginecore.cli.streams import drop_unwritable_output
 from enginecore.errors import ConfigurationError, EngineCoreError
 
-COMMANDS = ("generate", "chat", "plugins", "config", "calibrate")
+COMMANDS = ("generate", "chat", "plugins", "config", "calibrate", "replay", "ab", "capacity", "sweep")
 
 
 def build_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:

@@ -27,12 +27,14 @@ class MetricComparison(msgspec.Struct, frozen=True, kw_only=True):
         baseline: The baseline's value per replicate.
         candidate: The candidate's value per replicate, paired with it.
         difference: Estimate of candidate - baseline, in the metric's unit.
-        relative: The same as a share of the baseline's mean.
+        relative: The same as a share of the baseline; 0 if that is 0.
         interval: Of the difference; None where a verdict was refused.
         p_value: Two-sided, by sign flips; of secondary metrics adjusted after Holm. None: not random, or refused.
         margin: Differences smaller than this, in the metric's unit, do not matter.
-        verdict: From the interval against the margin.
+        verdict: From the interval against the margin; from the relative one where the margin is a share.
         reason: One sentence that says why.
+        relative_interval: Of the change as a share of the baseline; where the margin is a share, the one that decides.
+            None: refused, the margin is no share, or not all values are above 0.
     """
 
     metric: str
@@ -47,6 +49,7 @@ class MetricComparison(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
     verdict: VerdictName
     reason: str
+    relative_interval: Interval | None = None
 
 
 class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):

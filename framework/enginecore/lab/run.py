@@ -24,6 +24,7 @@ class RequestRun:
         num_cached_tokens: Prompt tokens found in the prefix cache.
         num_preemptions: How often it lost its blocks.
         pieces: (step, tokens) of every step that computed more than a decode for it, recomputation included.
+        preempted_at: When it lost its blocks, each time.
     """
 
     request: WorkloadRequest
@@ -36,6 +37,7 @@ class RequestRun:
     num_cached_tokens: int = 0
     num_preemptions: int = 0
     pieces: list[tuple[int, int]] = field(default_factory=list)
+    preempted_at: list[float] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:

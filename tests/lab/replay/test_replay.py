@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.replay import replay
+from enginecore.lab.replay import replay, time_alone
 from enginecore.messages import FinishReason
 from tests.lab.making import asked, on_oracle, virtually, workload
 
 
-def of(run, request_id):
+def of(run, request_id) -> Any:
     return next(each for each in run.requests if each.request.request_id == request_id)
 
 
@@ -155,7 +155,7 @@ class TestClocks:
 
         def patch(num_ended):
             monkeypatch.undo()
-            if num_ended < 2:
+            if num_ended < 3:
                 for name in (
                     "time",
                     "time_ns",
@@ -167,7 +167,7 @@ class TestClocks:
                 ):
                     monkeypatch.setattr(f"time.{name}", partial(asked_for.append, name))
 
-        run = virtually([asked("a", output=200), asked("b", 300.0)], on_progress=patch)
+        run = virtually([asked("a", output=1), asked("b", output=200), asked("c", 300.0)], on_progress=patch)
         assert run.makespan == 304.0
         assert asked_for == []
 
@@ -175,7 +175,7 @@ class TestClocks:
 def test_progress_is_told_how_many_requests_have_ended():
     seen: list[int] = []
     virtually([asked("a", output=2), asked("b", output=4)], on_progress=seen.append)
-    assert seen == [0, 1, 1, 2, 2]
+    assert seen == [1, 2]
 
 
 def test_the_same_run_twice_is_the_same_to_the_bit():
@@ -190,3 +190,15 @@ def test_a_run_says_what_was_in_force():
     assert run.settings["scheduler"]["use"] == "sjf"
     assert run.info.components["scheduler"] == "sjf"
     assert run.info.num_blocks == 4096
+
+
+class TestAlone:
+    def test_it_is_what_a_request_takes_with_the_engine_to_itself(self):
+        """Pieces of 8, then a step per token after the first; nothing is cached, nobody is waited for."""
+        requests = [asked("a", prompt=20, output=5), asked("b", prompt=20, output=5, hash_ids=(1, 2)), asked("c")]
+        alone = time_alone(workload(requests, block_size=16), on_oracle(max_num_batched_tokens=8), virtual=True)
+        assert [alone(each) for each in requests] == [7.0, 7.0, 4.0]
+
+    def test_one_that_fails_even_so_is_said(self):
+        with pytest.raises(ConfigurationError, match="'long' fails even alone: .*at most 63"):
+            time_alone(workload([asked("long", prompt=90)]), on_oracle(max_model_len=64), virtual=True)

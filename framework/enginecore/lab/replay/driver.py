@@ -41,8 +41,10 @@ class Driver:
         while end is None or clock.now() < end:
             clock.wait(deadline=clock.now())  # a step that never waits lets nobody in
             if core.has_requests():
+                before = recorder.num_ended
                 recorder.outputs(core.advance()[0])
-                on_progress(recorder.num_ended)
+                if recorder.num_ended > before:
+                    on_progress(recorder.num_ended)
                 if unchecked and recorder.steps.step:
                     self._check_time_passes()
                     unchecked = False

@@ -135,9 +135,12 @@ def block_hashes(request: WorkloadRequest, block_size: int, engine_block_size: i
             f"shared is known for whole blocks of the workload only; set block_size to a divisor of {block_size}, or a "
             "multiple of it"
         )
-    num_known = min(len(request.hash_ids) * block_size, request.num_prompt_tokens + request.num_output_tokens)
+    num_known, num_prompt = len(request.hash_ids) * block_size, request.num_prompt_tokens
+    # a last id that the prompt fills in part says nothing of what comes behind the prompt
+    tells_output = num_known - num_prompt >= block_size
+    num_known = min(num_known, num_prompt + (request.num_output_tokens if tells_output else 0))
     hashes = _shared_hashes(request, block_size, size, num_known // size)
-    return hashes + _own_hashes(request, len(hashes), request.num_prompt_tokens // size)
+    return hashes + _own_hashes(request, len(hashes), num_prompt // size)
 
 
 def _shared_hashes(request: WorkloadRequest, block_size: int, size: int, count: int) -> list[bytes]:

@@ -131,7 +131,7 @@ class _Reader:
                 roots.append(request)
             else:
                 followers.setdefault(request.after, []).append(request)
-        waiting = sorted(roots, key=lambda request: request.arrival, reverse=True)
+        waiting = sorted(roots, key=lambda request: request.arrival)[::-1]
         while waiting:
             request = waiting.pop()
             if request.num_prompt_tokens and request.num_output_tokens:

@@ -1,0 +1,43 @@
+"""The arms of an experiment as engines can be built from them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from enginecore.errors import ConfigurationError
+from enginecore.lab.experiment import ArmSettings, Experiment
+from enginecore.settings import Loaded, load_settings
+from enginecore.settings.sources import Values, nested, overlay
+
+
+def load_arms(experiment: Experiment) -> list[Loaded]:
+    """The complete settings of each arm. The environment is not read: the experiment says all.
+
+    Raises:
+        ConfigurationError: an arm's settings are wrong; names it.
+    """
+    return [_load(experiment, arm) for arm in experiment.arms]
+
+
+def for_replicate(arm: Loaded, experiment: Experiment, replicate: int) -> Loaded:
+    """With a seed of its own in each replicate, the same for all arms, unless the experiment names one."""
+    if arm.sources["seed"] != "default":
+        return arm
+    settings = arm.settings.model_copy(update={"seed": experiment.seed + replicate})
+    return replace(arm, settings=settings)
+
+
+def _load(experiment: Experiment, arm: ArmSettings) -> Loaded:
+    try:
+        return load_settings(overlay(_expanded(experiment.engine), _expanded(arm.settings)), environ={})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"arm {arm.name!r}: {error}") from error
+
+
+def _expanded(table: Mapping[str, Any]) -> Values:
+    """With dotted keys, as YAML and JSON have them, as tables."""
+    values: Values = {}
+    for key, value in table.items():
+        inner = _expanded(value) if isinstance(value, Mapping) else value
+        values = overlay(values, nested(key.split("."), inner))
+    return values
