@@ -57,8 +57,12 @@ class Session:
         self.ended: dict[str, tuple[float, object]] = {}
         self.added: list[tuple[float, EngineCoreRequest]] = []
         self.woken: dict[int, float] = {}
+        self.more(arrivals)
+
+    def more(self, arrivals):
+        """When all is done, go on with these."""
         for at, each in arrivals:
-            clock.call_at(at, partial(self._add, each))
+            self.clock.call_at(at, partial(self._add, each))
         self._run()
 
     def _add(self, each):
@@ -66,7 +70,8 @@ class Session:
         if not self.core.has_requests():
             self.woken[len(self.steps)] = now
         self.core.add_request(each)
-        self.added.append((now, each))
+        # others that come before the engine is up do not come later than the one that woke it
+        self.added.append((self.woken.get(len(self.steps), now), each))
 
     def _run(self):
         while True:

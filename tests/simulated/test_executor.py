@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from enginecore.clock import RealClock, VirtualClock
@@ -35,6 +36,14 @@ def test_a_request_ends_where_the_lab_wants_it_to():
     session = run([(0.0, request("a", tokens=7)), (0.0, request("b", tokens=1))])
     assert (len(session.times["a"]), len(session.times["b"])) == (7, 1)
     assert {reason for _, reason in session.ended.values()} == {FinishReason.STOP}
+
+
+def test_what_only_a_model_could_say_is_refused_to_who_asks_for_it():
+    curious = request("a")
+    curious.params = msgspec.structs.replace(curious.params, logprobs=1)
+    session = run([(0.0, curious), (0.0, request("b"))])
+    assert session.ended["a"][1] is FinishReason.ERROR
+    assert (session.times["a"], len(session.times["b"])) == ([], 4)
 
 
 def test_the_engine_gets_the_blocks_that_the_card_holds():

@@ -94,8 +94,9 @@ def test_recorded_step_times_repeat_a_real_run_plan_by_plan(executor):
     }
     clock = RealClock()
     core = build_engine_core(load_settings(settings, environ={}), clock)
-    begin = clock.now() + 0.01
-    real = Session(core, clock, [(begin + at, each) for at, each in pinned(two_bursts())])
+    jobs = list(pinned(arrivals(every=0.003, tokens=(8, 40))))  # crowded enough to preempt
+    real = Session(core, clock, [(clock.now() + at, each) for at, each in jobs[:20]])
+    real.more([(clock.now() + at, each) for at, each in jobs[20:]])  # after a wait
     assert len(real.woken) > 1
     assert len(real.steps) > 100
 
@@ -108,12 +109,6 @@ def test_recorded_step_times_repeat_a_real_run_plan_by_plan(executor):
     assert len(virtual.plans) == len(times)
     if executor == "simulated":
         assert any(plan.preempted_ids for plan in real.plans)
-
-
-def two_bursts():
-    """Crowded enough to preempt, with a wait between them."""
-    first = arrivals(every=0.003, tokens=(8, 40))
-    return first[:20] + [(at + 0.6, each) for at, each in first[20:]]
 
 
 def pinned(timed):

@@ -16,6 +16,8 @@ from enginecore_simulated.assembly import find_costs, find_deployment
 from enginecore_simulated.charge import make_charge
 from enginecore_simulated.durations import make_durations
 
+NO_LOGPROBS = "the simulated executor has no model, so it knows no log-probabilities: leave logprobs None"
+
 
 class SimulatedExecutor:
     """Fills `Executor`. Every token that it samples is 0."""
@@ -73,7 +75,10 @@ class SimulatedExecutor:
         # one list for all rows, made anew for each step: nobody who changes it changes more than this step's outputs
         token = [0]
         output = ModelRunnerOutput(
-            step=scheduled.step, request_ids=step.sampled_ids, sampled_token_ids=[token] * len(step.sampled_ids)
+            step=scheduled.step,
+            request_ids=step.sampled_ids,
+            sampled_token_ids=[token] * len(step.sampled_ids),
+            errors={new.request_id: NO_LOGPROBS for new in scheduled.new_requests if new.params.logprobs is not None},
         )
         future: Future[ModelRunnerOutput | None] = Future()
         begin = self._charge.submitted(self._clock.now())

@@ -1,12 +1,14 @@
 """What holds of every run, whatever the policy."""
 
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from enginecore.lab.replay import replay
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, policy_component
+from enginecore.settings import load_settings
 from enginecore_schedulers import enginecore_components
 from tests.lab.experiments.engines import arrivals, drawn, latencies, run, simulated
 
@@ -104,6 +106,24 @@ class TestEveryPolicy:
         first, second = served(policy), replayed(policy)
         assert first.requests == second.requests
         assert first.steps == second.steps
+
+
+CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_policy_asks_for_the_real_time(policy, monkeypatch):
+    """Nor anything else, while requests run: from the end of the first to the end of the last."""
+    asked: list[str] = []
+
+    def watch(num_ended):
+        monkeypatch.undo()
+        for name in CLOCKS if num_ended < len(workload().requests) else ():
+            monkeypatch.setattr(f"time.{name}", partial(asked.append, name))
+
+    engine = simulated(max_num_seqs=16, max_model_len=8192, scheduler={"use": policy})
+    replay(workload(), load_settings(engine, environ={}), virtual=True, on_progress=watch)
+    assert asked == []
 
 
 def test_a_policy_that_draws_numbers_moves_no_arrival():

@@ -44,6 +44,14 @@ def test_offered_and_served_are_rates_while_requests_come():
     assert measured.utilization == pytest.approx(1.0, abs=0.05)
 
 
+def test_seats_that_fill_up_first_hide_nothing():
+    """Nobody waits for a while, although twice as many come as can be served."""
+    requests = [asked(f"r{n}", n / 4, output=60) for n in range(300)]
+    run = virtually(requests, on_oracle(0.5, max_num_seqs=64))
+    assert max(run.steps.num_waiting[:25]) <= 2
+    assert is_saturated(run)
+
+
 def test_a_closed_loop_limits_itself():
     run = served_by_four(10.0, 60, loop="closed", concurrency=20)
     assert load_of(run) is None

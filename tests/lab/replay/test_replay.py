@@ -149,6 +149,16 @@ class TestClocks:
         assert b.arrival == 0.01
         assert b.token_times[0] - b.arrival >= 0.25
 
+    def test_in_real_time_the_engine_is_warmed_up_and_nothing_of_it_is_left(self):
+        shared: dict[str, Any] = {"prompt": 40, "hash_ids": (1, 2, 3)}
+        refused = asked("refused", prompt=5000)
+        requests = [asked("a", **shared), refused, asked("b", 0.05, **shared)]
+        run = replay(workload(requests, block_size=16), on_oracle(0.001), virtual=False)
+        assert [of(run, name).num_cached_tokens for name in "ab"] == [0, 32]
+        assert [each.is_complete for each in run.requests] == [True, False, True]
+        assert run.steps.step[0] > 4
+        assert run.steps.started[0] < 0.05
+
     def test_a_virtual_run_reads_no_other_clock(self, monkeypatch):
         """From its first step to its last."""
         asked_for: list[str] = []
@@ -200,5 +210,5 @@ class TestAlone:
         assert [alone(each) for each in requests] == [7.0, 7.0, 4.0]
 
     def test_one_that_fails_even_so_is_said(self):
-        with pytest.raises(ConfigurationError, match="'long' fails even alone: .*at most 63"):
+        with pytest.raises(ConfigurationError, match=r"'long' fails even alone: .*at most 63"):
             time_alone(workload([asked("long", prompt=90)]), on_oracle(max_model_len=64), virtual=True)

@@ -10,6 +10,7 @@ from enginecore.core import build_engine_core
 from enginecore.lab.replay.driver import Driver
 from enginecore.lab.replay.loops import loop_of
 from enginecore.lab.replay.sending import Sender
+from enginecore.lab.replay.warm_up import warm_up
 from enginecore.lab.run import Run
 from enginecore.lab.workload import Workload
 from enginecore.settings import Loaded, load_settings
@@ -29,8 +30,8 @@ def replay(
 ) -> Run:
     """Run a workload on a fresh engine core in this process, to the end of its last request.
 
-    The engine core is the one of production, with its scheduler and KV cache manager. What fails is recorded as failed,
-    and what is not over when time is up as unfinished.
+    The engine core is the one of production, with its scheduler and KV cache manager. In real time it is warmed up
+    first. What fails is recorded as failed, and what is not over when time is up as unfinished.
 
     Args:
         workload: What is asked, and when.
@@ -52,6 +53,8 @@ def replay(
     core = build_engine_core(loaded, clock)
     try:
         sender = Sender(core, workload, reveal_lengths=reveal_lengths, beforehand=not virtual)
+        if not virtual:
+            warm_up(core, sender, workload)
         driver = Driver(core, clock, workload, loop, sender)
         with _rare_collections():
             driver.run(until=until, on_progress=on_progress or _ignore)

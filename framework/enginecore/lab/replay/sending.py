@@ -19,8 +19,8 @@ class Sender:
         self._model_free = core.executor.capabilities.model_free
         self._ready = {each.request_id: self._make(each) for each in workload.requests} if beforehand else {}
 
-    def __call__(self, request: WorkloadRequest, at: float) -> None:
-        """Add it as one that arrives at `at` on the engine's clock, whenever that was.
+    def __call__(self, request: WorkloadRequest, at: float | None) -> None:
+        """Add it as one that arrives at `at` on the engine's clock, whenever that was; None: now, with no deadline.
 
         Raises:
             InvalidRequestError: the engine core refuses it.
@@ -28,7 +28,7 @@ class Sender:
         ready = self._ready.pop(request.request_id, None)
         made, block_hashes = self._make(request) if ready is None else ready
         made.arrival_time = at
-        made.deadline = None if request.ttft_slo is None else at + request.ttft_slo
+        made.deadline = None if at is None or request.ttft_slo is None else at + request.ttft_slo
         self._core.add_request(made, block_hashes)
 
     def _make(self, request: WorkloadRequest) -> Ready:
