@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from enginecore.lab.judging import Margin, Rules, judge_arms, judge_metric, noise_floors
+from enginecore.lab.measurement import measure
+from enginecore.lab.metrics import METRICS, Slo, Window
 from tests.lab.measured import Facts, arm, measurement
+from tests.lab.metrics.made import run_of, served
 
 TTFT = Facts("ttft_mean")
 BASE = [1.0 + 0.1 * n for n in range(10)]
@@ -166,6 +170,25 @@ def test_one_workload_too_short_for_windows_is_refused():
     assert found.verdict == "refused"
     assert found.difference == pytest.approx(-0.1)
     assert "too few requests" in found.reason
+
+
+def test_one_workload_says_nothing_of_how_far_a_figure_of_the_whole_run_carries_over():
+    run = run_of(*(served(float(n), [n + 1.0, n + 2.0]) for n in range(60)))
+    measured = measure(run, [METRICS["makespan"], METRICS["ttft_mean"]], Slo(), Window(), in_windows=True)
+    assert set(measured.windows) == {"ttft_mean"}
+    assert set(measured.values) == {"makespan", "ttft_mean"}
+    slower = structs.replace(measured, values={"makespan": 90.0})
+    found = judge_metric(Facts("makespan"), [measured], [slower], Margin(0.02), rules())
+    assert (found.verdict, found.interval, found.difference) == ("refused", None, 29.0)
+    assert "this is of the whole run" in found.reason
+
+
+def test_window_larger_than_the_run_is_refused_in_windows_too():
+    measured = measure(
+        run_of(served(), served()), [METRICS["ttft_mean"]], Slo(), Window(skip_last=4), in_windows=True
+    )
+    assert (measured.values, measured.windows) == ({}, {})
+    assert "leave none of 2 requests" in measured.refused["ttft_mean"]
 
 
 def test_margin_in_the_metrics_own_unit():

@@ -190,8 +190,8 @@ def _with_verdict_of_one(
         half = half_width(windows[1] - windows[0], rules.level)
     except Refused:
         raise Refused(
-            "on this workload the difference is exact, but windows of it have too few requests to say how far it "
-            "carries over to others"
+            "on this workload the difference is exact, but nothing says how far it carries over to others: this is of "
+            "the whole run, or windows of it have too few requests"
         ) from None
     interval = Interval(
         low=found.difference - half,

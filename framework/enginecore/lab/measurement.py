@@ -105,7 +105,8 @@ def _values(
 def _in_windows(
     run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
 ) -> dict[str, list[float]]:
-    """By metric, where every window has it."""
+    """By metric, where every window has it. What is of the whole run is the same in all: it has no windows."""
+    metrics = [metric for metric in metrics if not metric.is_of_run]
     found = [_values(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
     return {
         metric.name: [values[metric.name] for values in found]
@@ -116,7 +117,8 @@ def _in_windows(
 
 def _parts(window: Window, count: int) -> Iterator[Window]:
     """A window in parts that are equally long but for one request."""
-    first, last = window.skip_first, count - window.skip_last
+    first = min(window.skip_first, count)
+    last = max(count - window.skip_last, first)
     ends = [first + (last - first) * n // NUM_WINDOWS for n in range(NUM_WINDOWS + 1)]
     for start, end in pairwise(ends):
         yield Window(start, count - end)
