@@ -184,9 +184,7 @@ def test_one_workload_says_nothing_of_how_far_a_figure_of_the_whole_run_carries_
 
 
 def test_window_larger_than_the_run_is_refused_in_windows_too():
-    measured = measure(
-        run_of(served(), served()), [METRICS["ttft_mean"]], Slo(), Window(skip_last=4), in_windows=True
-    )
+    measured = measure(run_of(served(), served()), [METRICS["ttft_mean"]], Slo(), Window(skip_last=4), in_windows=True)
     assert (measured.values, measured.windows) == ({}, {})
     assert "leave none of 2 requests" in measured.refused["ttft_mean"]
 
