@@ -51,6 +51,7 @@ def test_what_is_recomputed_is_a_piece_and_the_preemption_counts():
     assert b.pieces[0][1] == 7
     assert b.pieces[1][1] == 7 + len([time for time in b.token_times if time <= of(run, "a").ended])
     assert len(b.token_times) == 6
+    assert (of(run, "a").preempted_at, b.preempted_at) == ([], [2.0])
 
 
 def test_cached_prompt_tokens_are_recorded():
