@@ -124,7 +124,7 @@ class Experiment(Table):
     """A whole experiment. `load_experiment` reads one, with errors that name the key.
 
     Attributes:
-        name: For people.
+        name: For people. Unset: its file's.
         workload: What is asked of every arm.
         arms: The first is the baseline.
         primary: The metric that decides.
