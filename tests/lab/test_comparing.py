@@ -143,6 +143,16 @@ def test_failed_requests_count_as_infinitely_late():
     assert any("8 of 96 requests of 'slow' failed or did not end" in warning for warning in comparison.warnings)
 
 
+def test_refusals_quote_what_the_engine_says_of_the_first_that_failed():
+    too_long = experiment(engine__max_model_len=16, workload__prompt={"kind": "constant", "tokens": 20})
+    comparison = compare(too_long).comparison
+    reason = comparison.comparisons[0].primary.reason
+    assert "so this is infinite; the first is '0': " in reason
+    assert "20 tokens" in reason
+    assert "16" in reason
+    assert any("The first is '0': " in warning for warning in comparison.warnings)
+
+
 def test_queue_that_only_grows_is_refused():
     # four tokens each, one after another, and one more comes every second: most of them wait
     overloaded = experiment(

@@ -229,7 +229,8 @@ def _refuse_what_failed(metric: str, baseline: Arm, candidate: Arm) -> None:
             if measured.num_failed and np.isinf(measured.values[metric]):
                 raise Refused(
                     f"{measured.num_failed:,} of {measured.num_requests:,} requests of the {name} failed or did not "
-                    f"end in replicate {replicate}: they count as infinitely late, so this is infinite"
+                    f"end in replicate {replicate}: they count as infinitely late, so this is infinite; the first is "
+                    f"{measured.first_failure}"
                 )
 
 

@@ -34,6 +34,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         settings: The arm's complete settings, as plain values.
         virtual: Whether time was simulated.
         windows: Of a comparison on one workload only: values in windows of it, one after another, by metric.
+        first_failure: Which of those that failed was the first, and what the engine said; empty: there is none.
     """
 
     values: dict[str, float]
@@ -49,6 +50,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any]
     virtual: bool
     windows: dict[str, list[float]] = {}
+    first_failure: str = ""
 
 
 def measure(
@@ -72,12 +74,14 @@ def measure(
     """
     metrics = tuple(metrics)
     values, refused = _values(run, metrics, slo, window, alone)
+    failed = [each for each in run.requests if not each.is_complete]
     return Measurement(
         values=values,
         refused=refused,
         saturated=is_saturated(run),
         num_requests=len(run.requests),
-        num_failed=sum(not each.is_complete for each in run.requests),
+        num_failed=len(failed),
+        first_failure=f"{failed[0].request.request_id!r}: {failed[0].failure}" if failed else "",
         fingerprint=_fingerprint(run),
         workload_hash=workload_hash(run.workload),
         workload=run.workload.name,

@@ -44,6 +44,13 @@ class RequestRun:
         """Whether it got all that it asked for. Whatever did not counts as failed, and is never left out."""
         return self.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
 
+    @property
+    def failure(self) -> str:
+        """Why it is not complete, in the engine's own words where there are any."""
+        if self.finish_reason is None:
+            return "it did not end"
+        return self.error or f"it ended by {self.finish_reason}"
+
 
 @dataclass(slots=True)
 class StepSeries:

@@ -127,7 +127,7 @@ def _warnings_of(name: str, measured: Sequence[Measurement]) -> Iterator[str]:
     if failed:
         yield (
             f"{failed:,} of {asked:,} requests of {name!r} failed or did not end. They count: as not good, and as "
-            "infinitely late."
+            f"infinitely late. The first is {next(filter(None, (each.first_failure for each in measured)))}"
         )
     if saturated := sum(each.saturated for each in measured):
         yield f"the queue of {name!r} only grew in {saturated} of {len(measured)} replicates: it was overloaded there."
