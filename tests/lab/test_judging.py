@@ -119,6 +119,14 @@ def test_what_differs_by_no_more_than_noise_is_undecided():
         assert verdicts == ["worse", "undecided", "worse", "worse", "equivalent", "equivalent"]
 
 
+def test_noise_that_is_infinite_lets_nothing_through():
+    floors = noise_floors(arm("ttft_mean", [1.0, np.inf, 1.0]), arm("ttft_mean", [1.0, np.inf, 1.0]), [TTFT])
+    assert floors == {"ttft_mean": np.inf}
+    candidate = [value - 0.5 for value in BASE]
+    found = judge_metric(TTFT, arm("ttft_mean", BASE), arm("ttft_mean", candidate), Margin(0.02), rules(noise=floors))
+    assert found.verdict == "undecided"
+
+
 def test_margin_as_a_share_is_judged_by_the_interval_of_the_share():
     """The arms are in proportion, the replicates are not alike: the share is certain, the difference is not."""
     candidate = [value * 1.1 for value in BASE]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -99,13 +100,14 @@ def judge_arms(names: Sequence[str], arms: Sequence[Arm], rules: Rules) -> list[
 
 
 def noise_floors(first: Arm, second: Arm, metrics: Sequence[MetricFacts], level: float = LEVEL) -> dict[str, float]:
-    """Half width of the interval of each metric's difference between two runs of one arm."""
+    """Half width of the interval of each metric's difference between two runs of one arm; infinite if a value is."""
     floors: dict[str, float] = {}
     for metric in metrics:
         pairs = _pairs(metric.name, first, second)
         if len(pairs) > 1:
-            differences = np.diff(np.array(pairs), axis=1)[:, 0]
-            floors[metric.name] = half_width(differences, level)
+            values = np.array(pairs)
+            finite = np.isfinite(values).all()
+            floors[metric.name] = half_width(values[:, 1] - values[:, 0], level) if finite else inf
     return floors
 
 
