@@ -73,7 +73,7 @@ def measure(
         in_windows: Also in windows of it.
     """
     metrics = tuple(metrics)
-    values, refused = _values(run, metrics, slo, window, alone)
+    values, refused = compute_metrics(run, metrics, slo, window, alone)
     failed = [each for each in run.requests if not each.is_complete]
     return Measurement(
         values=values,
@@ -93,9 +93,10 @@ def measure(
     )
 
 
-def _values(
+def compute_metrics(
     run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
 ) -> tuple[dict[str, float], dict[str, str]]:
+    """Values by metric; and by metric why there is none."""
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
     for metric in metrics:
@@ -111,7 +112,7 @@ def _in_windows(
 ) -> dict[str, list[float]]:
     """By metric, where every window has it. What is of the whole run is the same in all: it has no windows."""
     metrics = [metric for metric in metrics if not metric.is_of_run]
-    found = [_values(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
+    found = [compute_metrics(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
     return {
         metric.name: [values[metric.name] for values in found]
         for metric in metrics
