@@ -108,7 +108,7 @@ class WindowSettings(Table):
     """Which requests of each replicate count, by their place.
 
     Attributes:
-        skip_first: So many meet an engine that is still cold.
+        skip_first: So many meet an engine that is still idle.
         skip_last: So many meet one that empties.
     """
 

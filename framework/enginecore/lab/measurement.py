@@ -35,6 +35,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         virtual: Whether time was simulated.
         windows: Of a comparison on one workload only: values in windows of it, one after another, by metric.
         first_failure: Which of those that failed was the first, and what the engine said; empty: there is none.
+        num_wrong_length: That ended with another number of tokens than they asked for: their latencies are no pairs.
     """
 
     values: dict[str, float]
@@ -51,6 +52,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     virtual: bool
     windows: dict[str, list[float]] = {}
     first_failure: str = ""
+    num_wrong_length: int = 0
 
 
 def measure(
@@ -81,6 +83,7 @@ def measure(
         saturated=is_saturated(run),
         num_requests=len(run.requests),
         num_failed=len(failed),
+        num_wrong_length=sum(each.has_wrong_length for each in run.requests),
         first_failure=f"{failed[0].request.request_id!r}: {failed[0].failure}" if failed else "",
         fingerprint=_fingerprint(run),
         workload_hash=workload_hash(run.workload),

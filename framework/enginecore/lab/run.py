@@ -45,6 +45,11 @@ class RequestRun:
         return self.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
 
     @property
+    def has_wrong_length(self) -> bool:
+        """Whether it is complete, with another number of tokens than was asked for: where a context ends, for one."""
+        return self.is_complete and len(self.token_times) != self.request.num_output_tokens
+
+    @property
     def failure(self) -> str:
         """Why it is not complete, in the engine's own words where there are any."""
         if self.finish_reason is None:

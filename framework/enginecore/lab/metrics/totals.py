@@ -55,8 +55,7 @@ def failed_share(requests: Requests, slo: Slo) -> float:
 
 def wrong_length_share(requests: Requests, slo: Slo) -> float:
     """Share of requests that ended with another number of tokens than asked for: their latencies are no pairs."""
-    wrong = (each.is_complete and len(each.token_times) != each.request.num_output_tokens for each in requests)
-    return sum(wrong) / len(requests)
+    return sum(each.has_wrong_length for each in requests) / len(requests)
 
 
 def cache_hit_share(requests: Requests, slo: Slo) -> float:
