@@ -70,6 +70,15 @@ def test_sweep_prints_a_line_for_each_arm_and_rate(run):
     assert [cell["arm"] for cell in json.loads(out)] == ["slow", "fast"]
 
 
+def test_json_has_no_infinity_and_no_nan(run):
+    """Every prompt is too long, so every latency is infinite."""
+    arguments = ["--rates", "1", "--set", "replicates=1", "--set", "engine.max_model_len=4", "--json"]
+    code, out, _ = run("sweep", "small.json", *arguments)
+    assert code == 0
+    cells = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert cells[0]["metrics"]["e2e_mean"] == ["inf"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

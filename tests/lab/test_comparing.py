@@ -127,7 +127,7 @@ def test_oracle_in_real_time():
     assert not comparison.virtual
     assert comparison.noise_floor > 0
     assert comparison.warnings == [
-        "The first requests of each engine count, which meet it cold: set window.skip_first."
+        "The first requests of each engine count, which meet it idle: set window.skip_first."
     ]
     assert comparison.comparisons[0].primary.difference < -0.02
 
@@ -141,6 +141,23 @@ def test_failed_requests_count_as_infinitely_late():
     assert primary.verdict == "refused"
     assert primary.reason.startswith("1 of 12 requests of the baseline failed or did not end in replicate 0")
     assert any("8 of 96 requests of 'slow' failed or did not end" in warning for warning in comparison.warnings)
+
+
+def test_refusals_quote_what_the_engine_says_of_the_first_that_failed():
+    too_long = experiment(engine__max_model_len=16, workload__prompt={"kind": "constant", "tokens": 20})
+    comparison = compare(too_long).comparison
+    reason = comparison.comparisons[0].primary.reason
+    assert "so this is infinite; the first is '0': " in reason
+    assert "20 tokens" in reason
+    assert "16" in reason
+    assert any("The first is '0': " in warning for warning in comparison.warnings)
+
+
+def test_outputs_of_another_length_than_asked_for_are_pointed_out():
+    """Four prompt tokens, and up to six more: in one arm there is room for four."""
+    short = experiment(arms=[{"name": "long"}, {"name": "short", "settings": {"max_model_len": 8}}])
+    (warning,) = [each for each in compare(short).comparison.warnings if "another number of tokens" in each]
+    assert " of 96 requests of 'short' ended with another number of tokens than asked for" in warning
 
 
 def test_queue_that_only_grows_is_refused():
@@ -179,6 +196,7 @@ def test_three_arms_share_the_error_rate():
     assert [each.primary.verdict for each in comparison.comparisons] == ["equivalent", "better"]
     intervals = [each.primary.interval for each in comparison.comparisons]
     assert [interval.level for interval in intervals if interval] == [0.975, 0.975]
+    assert comparison.sentence.count("; 97.5 % interval ") == 2
 
 
 def trace(tmp_path, num_requests):

@@ -53,6 +53,11 @@ def test_fair_shares_even_out_service_and_cost_little():
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.name)
+def test_examples_name_traces_as_they_were_published(file):
+    assert "../" not in file.read_text()
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.name)
 def test_examples_say_what_they_ask_and_how_to_ask_it(file):
     lines = file.read_text().splitlines()
     assert lines[0].startswith("# ")

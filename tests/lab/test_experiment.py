@@ -50,6 +50,13 @@ def test_toml_yaml_and_json_say_the_same(tmp_path):
     assert found.window.window().skip_first == 3
 
 
+def test_without_a_name_it_is_called_after_its_file(tmp_path):
+    (tmp_path / "chunked.toml").write_text(TOML.replace('name = "chunks"\n[workload]', "[workload]"))
+    assert load_experiment(tmp_path / "chunked.toml").name == "chunked"
+    with pytest.raises(ConfigurationError, match="name: must be set"):
+        load_experiment({key: value for key, value in values().items() if key != "name"})
+
+
 def test_result_is_an_experiment_that_can_be_repeated():
     found = experiment()
     result = {"experiment": found.model_dump(mode="json", exclude_none=True), "comparisons": [], "sentence": ""}

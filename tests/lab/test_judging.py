@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from enginecore.lab.judging import Margin, Rules, judge_arms, judge_metric, noise_floors
+from enginecore.lab.measurement import measure
+from enginecore.lab.metrics import METRICS, Slo, Window
 from tests.lab.measured import Facts, arm, measurement
+from tests.lab.metrics.made import run_of, served
 
 TTFT = Facts("ttft_mean")
 BASE = [1.0 + 0.1 * n for n in range(10)]
@@ -115,6 +119,14 @@ def test_what_differs_by_no_more_than_noise_is_undecided():
         assert verdicts == ["worse", "undecided", "worse", "worse", "equivalent", "equivalent"]
 
 
+def test_noise_that_is_infinite_lets_nothing_through():
+    floors = noise_floors(arm("ttft_mean", [1.0, np.inf, 1.0]), arm("ttft_mean", [1.0, np.inf, 1.0]), [TTFT])
+    assert floors == {"ttft_mean": np.inf}
+    candidate = [value - 0.5 for value in BASE]
+    found = judge_metric(TTFT, arm("ttft_mean", BASE), arm("ttft_mean", candidate), Margin(0.02), rules(noise=floors))
+    assert found.verdict == "undecided"
+
+
 def test_margin_as_a_share_is_judged_by_the_interval_of_the_share():
     """The arms are in proportion, the replicates are not alike: the share is certain, the difference is not."""
     candidate = [value * 1.1 for value in BASE]
@@ -166,6 +178,23 @@ def test_one_workload_too_short_for_windows_is_refused():
     assert found.verdict == "refused"
     assert found.difference == pytest.approx(-0.1)
     assert "too few requests" in found.reason
+
+
+def test_one_workload_says_nothing_of_how_far_a_figure_of_the_whole_run_carries_over():
+    run = run_of(*(served(float(n), [n + 1.0, n + 2.0]) for n in range(60)))
+    measured = measure(run, [METRICS["makespan"], METRICS["ttft_mean"]], Slo(), Window(), in_windows=True)
+    assert set(measured.windows) == {"ttft_mean"}
+    assert set(measured.values) == {"makespan", "ttft_mean"}
+    slower = structs.replace(measured, values={"makespan": 90.0})
+    found = judge_metric(Facts("makespan"), [measured], [slower], Margin(0.02), rules())
+    assert (found.verdict, found.interval, found.difference) == ("refused", None, 29.0)
+    assert "this is of the whole run" in found.reason
+
+
+def test_window_larger_than_the_run_is_refused_in_windows_too():
+    measured = measure(run_of(served(), served()), [METRICS["ttft_mean"]], Slo(), Window(skip_last=4), in_windows=True)
+    assert (measured.values, measured.windows) == ({}, {})
+    assert "leave none of 2 requests" in measured.refused["ttft_mean"]
 
 
 def test_margin_in_the_metrics_own_unit():

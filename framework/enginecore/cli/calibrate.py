@@ -1,7 +1,5 @@
 """`enginecore calibrate`: what steps of a real executor cost, as a file for simulated ones."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated
@@ -11,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from enginecore.cli.options import ConfigFile, Overrides
+from enginecore.cli.progress import progress_bar
 from enginecore.clock import RealClock
 from enginecore.cost_model.files import write_costs
 from enginecore.cost_model.samples import write_samples
-from enginecore.lab.calibration import Calibration, Progress
+from enginecore.lab.calibration import Calibration
 from enginecore.lab.calibration import calibrate as run_calibration
 from enginecore.lab.metrics import Window
 from enginecore.lab.prediction import at_load, capacity, prediction_errors, simulated_settings
@@ -42,8 +41,10 @@ def calibrate(
 ) -> None:
     """Measure the steps of the engine that the settings ask for, and fit what they cost."""
     loaded = load_settings(parse_overrides(overrides or ()), config_file=config)
-    with _progress(seconds) as progress:
-        found = run_calibration(loaded, RealClock(), seconds=seconds, seed=seed, progress=progress)
+    with progress_bar("Measuring, %") as progress:
+        found = run_calibration(
+            loaded, RealClock(), seconds=seconds, seed=seed, progress=lambda share: progress(round(100 * share), 100)
+        )
     info = found.info
     measured = {"model": info.model, "executor": info.components["executor"], "dtype": info.dtype}
     write_costs(file, found.fit, {**measured, "device": info.device, "seconds": f"{seconds:g}"})
@@ -52,21 +53,6 @@ def calibrate(
     _print(found)
     if predict:
         _predict(loaded, found.info, file, predict, seed)
-
-
-@contextmanager
-def _progress(seconds: float) -> Iterator[Progress]:
-    """A bar on stderr, if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda share: None
-        return
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    with Bar(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task("measure", total=1.0)
-        yield lambda share: bar.update(task, completed=share)
 
 
 def _print(found: Calibration) -> None:

@@ -1,9 +1,7 @@
 """`enginecore capacity`: how many requests per second each configuration serves in time."""
 
-import json
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +12,7 @@ from enginecore.cli.options import AsJson
 from enginecore.cli.progress import progress_bar
 from enginecore.lab.capacity import Capacity, find_capacity
 from enginecore.lab.reading import load_experiment, parse_overrides
+from enginecore.lab.result import to_json
 
 
 def capacity(
@@ -28,7 +27,7 @@ def capacity(
     with progress_bar("Rates") as progress:
         found = find_capacity(asked, target=target, tolerance=tolerance, progress=progress)
     if as_json:
-        typer.echo(json.dumps(msgspec.to_builtins(found), indent=1))
+        typer.echo(to_json(found), nl=False)
         return
     _print(found, target)
 

@@ -1,7 +1,5 @@
 """`enginecore replay`: what one configuration makes of one workload."""
 
-import json
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,9 +11,11 @@ from enginecore.cli.options import AsJson, ConfigFile, Overrides
 from enginecore.cli.progress import progress_bar
 from enginecore.cli.replay_source import Asked, Options, what_to_run
 from enginecore.cli.replay_tables import print_run
-from enginecore.lab.metrics import METRICS, Alone, MetricRefused, is_saturated
+from enginecore.lab.measurement import compute_metrics
+from enginecore.lab.metrics import METRICS, Alone, is_saturated
 from enginecore.lab.replay import replay as run_replay
 from enginecore.lab.replay import time_alone
+from enginecore.lab.result import to_json
 from enginecore.lab.run import Run
 from enginecore.lab.workloads import workload_hash
 
@@ -80,9 +80,10 @@ def replay(
     )
     asked = what_to_run(experiment, arm, options)
     run = _run(asked)
-    values, refused = _metrics(run, asked, _time_alone(asked) if alone else None)
+    alone_time = _time_alone(asked) if alone else None
+    values, refused = compute_metrics(run, METRICS.values(), asked.slo, asked.window, alone_time)
     if as_json:
-        typer.echo(json.dumps(_plain(run, values, refused), indent=1))
+        typer.echo(to_json(_plain(run, values, refused)), nl=False)
     else:
         print_run(run, values, refused, Console())
 
@@ -103,20 +104,7 @@ def _time_alone(asked: Asked) -> Alone:
         return time_alone(asked.workload, asked.settings, virtual=asked.virtual, on_progress=progress)
 
 
-def _metrics(run: Run, asked: Asked, alone: Alone | None) -> tuple[dict[str, float], dict[str, str]]:
-    """Values, and why there are none."""
-    values: dict[str, float] = {}
-    refused: dict[str, str] = {}
-    for name, metric in METRICS.items():
-        try:
-            values[name] = metric.compute(run, asked.window, asked.slo, alone)
-        except MetricRefused as refusal:
-            refused[name] = str(refusal)
-    return values, refused
-
-
 def _plain(run: Run, values: dict[str, float], refused: dict[str, str]) -> dict[str, Any]:
-    """JSON has no infinity: it is written as text."""
     return {
         "workload": run.workload.name,
         "workload_hash": workload_hash(run.workload),
@@ -126,7 +114,7 @@ def _plain(run: Run, values: dict[str, float], refused: dict[str, str]) -> dict[
         "num_steps": len(run.steps.step),
         "wall_seconds": run.wall_seconds,
         "saturated": is_saturated(run),
-        "metrics": {name: value if math.isfinite(value) else str(value) for name, value in values.items()},
+        "metrics": values,
         "refused": refused,
         "info": msgspec.structs.asdict(run.info),
         "settings": run.settings,

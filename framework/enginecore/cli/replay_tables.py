@@ -74,10 +74,9 @@ def _warnings(run: Run, values: Mapping[str, float], refused: Mapping[str, str])
     failed = [each for each in run.requests if not each.is_complete]
     if failed:
         first = failed[0]
-        why = first.error or "it did not end"
         warnings.append(
             f"{len(failed)} requests failed or did not end and count as infinitely late; the first is "
-            f"{first.request.request_id!r}: {why}"
+            f"{first.request.request_id!r}: {first.failure}"
         )
     if values.get("wrong_length_share"):
         warnings.append("some outputs are of another length than asked: latencies cannot be paired with another run's")

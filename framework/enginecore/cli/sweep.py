@@ -1,9 +1,7 @@
 """`enginecore sweep`: how each configuration changes as requests come faster."""
 
-import json
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,6 +16,7 @@ from enginecore.lab.metrics import METRICS
 from enginecore.lab.pool import PoolKind
 from enginecore.lab.reading import load_experiment, parse_overrides
 from enginecore.lab.report import text
+from enginecore.lab.result import to_json
 from enginecore.lab.sweep import Cell, run_sweep
 from enginecore.registry.spelling import closest
 
@@ -43,7 +42,7 @@ def sweep(
     with progress_bar("Runs") as progress:
         cells = run_sweep(asked, _numbers(rates), jobs=jobs, pool=pool, progress=progress)
     if as_json:
-        typer.echo(json.dumps(msgspec.to_builtins(cells), indent=1))
+        typer.echo(to_json(cells), nl=False)
         return
     _print(cells, list(dict.fromkeys((asked.primary.metric, *shown))))
 

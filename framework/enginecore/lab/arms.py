@@ -1,13 +1,11 @@
 """The arms of an experiment as engines can be built from them."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from enginecore.errors import ConfigurationError
 from enginecore.lab.experiment import ArmSettings, Experiment
 from enginecore.settings import Loaded, load_settings
-from enginecore.settings.sources import Values, nested, overlay
+from enginecore.settings.sources import expanded, overlay
 
 
 def load_arms(experiment: Experiment) -> list[Loaded]:
@@ -29,15 +27,6 @@ def for_replicate(arm: Loaded, experiment: Experiment, replicate: int) -> Loaded
 
 def _load(experiment: Experiment, arm: ArmSettings) -> Loaded:
     try:
-        return load_settings(overlay(_expanded(experiment.engine), _expanded(arm.settings)), environ={})
+        return load_settings(overlay(expanded(experiment.engine), expanded(arm.settings)), environ={})
     except ConfigurationError as error:
         raise ConfigurationError(f"arm {arm.name!r}: {error}") from error
-
-
-def _expanded(table: Mapping[str, Any]) -> Values:
-    """With dotted keys, as YAML and JSON have them, as tables."""
-    values: Values = {}
-    for key, value in table.items():
-        inner = _expanded(value) if isinstance(value, Mapping) else value
-        values = overlay(values, nested(key.split("."), inner))
-    return values

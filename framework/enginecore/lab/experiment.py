@@ -108,7 +108,7 @@ class WindowSettings(Table):
     """Which requests of each replicate count, by their place.
 
     Attributes:
-        skip_first: So many meet an engine that is still cold.
+        skip_first: So many meet an engine that is still idle.
         skip_last: So many meet one that empties.
     """
 
@@ -124,7 +124,7 @@ class Experiment(Table):
     """A whole experiment. `load_experiment` reads one, with errors that name the key.
 
     Attributes:
-        name: For people.
+        name: For people. Unset: its file's.
         workload: What is asked of every arm.
         arms: The first is the baseline.
         primary: The metric that decides.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -99,13 +100,14 @@ def judge_arms(names: Sequence[str], arms: Sequence[Arm], rules: Rules) -> list[
 
 
 def noise_floors(first: Arm, second: Arm, metrics: Sequence[MetricFacts], level: float = LEVEL) -> dict[str, float]:
-    """Half width of the interval of each metric's difference between two runs of one arm."""
+    """Half width of the interval of each metric's difference between two runs of one arm; infinite if a value is."""
     floors: dict[str, float] = {}
     for metric in metrics:
         pairs = _pairs(metric.name, first, second)
         if len(pairs) > 1:
-            differences = np.diff(np.array(pairs), axis=1)[:, 0]
-            floors[metric.name] = half_width(differences, level)
+            values = np.array(pairs)
+            finite = np.isfinite(values).all()
+            floors[metric.name] = half_width(values[:, 1] - values[:, 0], level) if finite else inf
     return floors
 
 
@@ -190,8 +192,8 @@ def _with_verdict_of_one(
         half = half_width(windows[1] - windows[0], rules.level)
     except Refused:
         raise Refused(
-            "on this workload the difference is exact, but windows of it have too few requests to say how far it "
-            "carries over to others"
+            "on this workload the difference is exact, but nothing says how far it carries over to others: this is of "
+            "the whole run, or windows of it have too few requests"
         ) from None
     interval = Interval(
         low=found.difference - half,
@@ -229,7 +231,8 @@ def _refuse_what_failed(metric: str, baseline: Arm, candidate: Arm) -> None:
             if measured.num_failed and np.isinf(measured.values[metric]):
                 raise Refused(
                     f"{measured.num_failed:,} of {measured.num_requests:,} requests of the {name} failed or did not "
-                    f"end in replicate {replicate}: they count as infinitely late, so this is infinite"
+                    f"end in replicate {replicate}: they count as infinitely late, so this is infinite; the first is "
+                    f"{measured.first_failure}"
                 )
 
 

@@ -34,6 +34,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         settings: The arm's complete settings, as plain values.
         virtual: Whether time was simulated.
         windows: Of a comparison on one workload only: values in windows of it, one after another, by metric.
+        first_failure: Which of those that failed was the first, and what the engine said; empty: there is none.
+        num_wrong_length: That ended with another number of tokens than they asked for: their latencies are no pairs.
     """
 
     values: dict[str, float]
@@ -49,6 +51,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any]
     virtual: bool
     windows: dict[str, list[float]] = {}
+    first_failure: str = ""
+    num_wrong_length: int = 0
 
 
 def measure(
@@ -71,13 +75,16 @@ def measure(
         in_windows: Also in windows of it.
     """
     metrics = tuple(metrics)
-    values, refused = _values(run, metrics, slo, window, alone)
+    values, refused = compute_metrics(run, metrics, slo, window, alone)
+    failed = [each for each in run.requests if not each.is_complete]
     return Measurement(
         values=values,
         refused=refused,
         saturated=is_saturated(run),
         num_requests=len(run.requests),
-        num_failed=sum(not each.is_complete for each in run.requests),
+        num_failed=len(failed),
+        num_wrong_length=sum(each.has_wrong_length for each in run.requests),
+        first_failure=f"{failed[0].request.request_id!r}: {failed[0].failure}" if failed else "",
         fingerprint=_fingerprint(run),
         workload_hash=workload_hash(run.workload),
         workload=run.workload.name,
@@ -89,9 +96,10 @@ def measure(
     )
 
 
-def _values(
+def compute_metrics(
     run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
 ) -> tuple[dict[str, float], dict[str, str]]:
+    """Values by metric; and by metric why there is none."""
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
     for metric in metrics:
@@ -105,8 +113,9 @@ def _values(
 def _in_windows(
     run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
 ) -> dict[str, list[float]]:
-    """By metric, where every window has it."""
-    found = [_values(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
+    """By metric, where every window has it. What is of the whole run is the same in all: it has no windows."""
+    metrics = [metric for metric in metrics if not metric.is_of_run]
+    found = [compute_metrics(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
     return {
         metric.name: [values[metric.name] for values in found]
         for metric in metrics
@@ -116,7 +125,8 @@ def _in_windows(
 
 def _parts(window: Window, count: int) -> Iterator[Window]:
     """A window in parts that are equally long but for one request."""
-    first, last = window.skip_first, count - window.skip_last
+    first = min(window.skip_first, count)
+    last = max(count - window.skip_last, first)
     ends = [first + (last - first) * n // NUM_WINDOWS for n in range(NUM_WINDOWS + 1)]
     for start, end in pairwise(ends):
         yield Window(start, count - end)

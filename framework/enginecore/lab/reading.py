@@ -20,13 +20,14 @@ def load_experiment(source: str | Path | Mapping[str, Any], overrides: Mapping[s
     """Read an experiment.
 
     Args:
-        source: A TOML, YAML or JSON file, or what such a file holds. A result.json is the experiment that gave it.
+        source: A TOML, YAML or JSON file, after which the experiment is called if it has no name; or what such a file
+            holds. A result.json is the experiment that gave it.
         overrides: By dotted key, such as "workload.path": on top of it.
 
     Raises:
         ConfigurationError: what is wrong, all of it.
     """
-    values = dict(source) if isinstance(source, Mapping) else file_layer(source).values
+    values = dict(source) if isinstance(source, Mapping) else {"name": Path(source).stem, **file_layer(source).values}
     if {"experiment", "comparisons"} <= values.keys():
         values = values["experiment"]
     for key, value in (overrides or {}).items():

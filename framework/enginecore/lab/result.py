@@ -54,9 +54,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def to_json(comparison: Comparison) -> str:
-    """Two equal comparisons give equal text: keys are in order. What JSON has no number for is text: "inf", "nan"."""
-    return json.dumps(_finite(msgspec.to_builtins(comparison)), indent=1, sort_keys=True, allow_nan=False) + "\n"
+def to_json(found: Any) -> str:
+    """Two equal findings give equal text: keys are in order. What JSON has no number for is text: "inf", "nan"."""
+    return json.dumps(_finite(msgspec.to_builtins(found)), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def read_result(path: Path) -> Comparison:

@@ -44,6 +44,18 @@ class RequestRun:
         """Whether it got all that it asked for. Whatever did not counts as failed, and is never left out."""
         return self.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
 
+    @property
+    def has_wrong_length(self) -> bool:
+        """Whether it is complete, with another number of tokens than was asked for: where a context ends, for one."""
+        return self.is_complete and len(self.token_times) != self.request.num_output_tokens
+
+    @property
+    def failure(self) -> str:
+        """Why it is not complete, in the engine's own words where there are any."""
+        if self.finish_reason is None:
+            return "it did not end"
+        return self.error or f"it ended by {self.finish_reason}"
+
 
 @dataclass(slots=True)
 class StepSeries:

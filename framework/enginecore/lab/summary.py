@@ -69,8 +69,7 @@ def sentence(baseline: str, comparison: ArmComparison, replicates: int) -> str:
     if metric.interval is None:
         return f"{claim}: {metric.reason}."
     base, other = (text.quantity(text.mean(values), metric.unit) for values in (metric.baseline, metric.candidate))
-    sure = f"{metric.interval.level:.4g}".removeprefix("0.").ljust(2, "0")
-    interval = f"{sure} % interval {text.interval(metric)}"
+    interval = f"{text.level(metric.interval)} interval {text.interval(metric)}"
     figures = f"{text.difference(metric)} ({base} to {other}; {interval}; {_pairs(replicates)})"
     return f"{claim}: {figures}." if _is_plain(metric) else f"{claim}: {figures}; {metric.reason}."
 
@@ -104,7 +103,7 @@ def _warnings(experiment: Experiment, measured: Measured, unsteady: Sequence[str
         )
     yield from _differences(experiment, measured)
     if experiment.clock == "real" and not experiment.window.skip_first:
-        yield "The first requests of each engine count, which meet it cold: set window.skip_first."
+        yield "The first requests of each engine count, which meet it idle: set window.skip_first."
     if experiment.reveal_lengths:
         yield "Policies could read how long outputs would be, which no real engine knows."
     if experiment.replicates == 1:
@@ -127,7 +126,12 @@ def _warnings_of(name: str, measured: Sequence[Measurement]) -> Iterator[str]:
     if failed:
         yield (
             f"{failed:,} of {asked:,} requests of {name!r} failed or did not end. They count: as not good, and as "
-            "infinitely late."
+            f"infinitely late. The first is {next(filter(None, (each.first_failure for each in measured)))}"
+        )
+    if wrong := sum(each.num_wrong_length for each in measured):
+        yield (
+            f"{wrong:,} of {asked:,} requests of {name!r} ended with another number of tokens than asked for: their "
+            "latencies are those of other requests."
         )
     if saturated := sum(each.saturated for each in measured):
         yield f"the queue of {name!r} only grew in {saturated} of {len(measured)} replicates: it was overloaded there."

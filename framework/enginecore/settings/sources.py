@@ -94,6 +94,15 @@ def nested(path: Sequence[str], value: Any) -> Values:
     return {path[0]: value}
 
 
+def expanded(table: Mapping[str, Any]) -> Values:
+    """With tables in place of dotted keys, at every depth; what stands later lies on top."""
+    values: Values = {}
+    for key, value in table.items():
+        inner = expanded(value) if isinstance(value, Mapping) else value
+        values = overlay(values, nested(key.split("."), inner))
+    return values
+
+
 # -- texts: the environment and the command line ---------------------------------------------------
 
 

@@ -129,6 +129,38 @@ def test_a_candidate_that_misses_the_objectives_is_given_up_at_once():
     assert traffic.live.route(SimpleNamespace(request_id="later")) == 0  # type: ignore[arg-type]
 
 
+def test_the_better_arm_is_left_when_its_engine_core_fails():
+    traffic = Traffic(noisy(0.5, 0.3))
+    assert traffic.run(2_000).state == "decided"
+    traffic.clients[1].failure = EngineDeadError("out of memory")
+    traffic.live.saw(1, EngineCoreOutputs())
+    report = traffic.live.report()
+    assert report.state == "reverted"
+    assert report.sentence.startswith("the candidate is better: ")
+    assert report.sentence.endswith("; later the candidate's engine core has failed: out of memory")
+    assert traffic.live.route(SimpleNamespace(request_id="later")) == 0  # type: ignore[arg-type]
+    traffic.clients[0].failure = EngineDeadError("too")
+    traffic.live.saw(0, EngineCoreOutputs())
+    assert traffic.live.report() == report
+
+
+def test_dotted_keys_of_one_arm_do_not_hide_tables_of_the_other(monkeypatch):
+    class Stopped(Exception):
+        pass
+
+    def stop(arm):
+        made.append(arm.settings.component("scheduler").name)
+        if len(made) == 2:
+            raise Stopped
+        return ScriptedAsyncClient(lambda request: [1])
+
+    made: list[str] = []
+    monkeypatch.setattr("enginecore.lab.live.experiment.make_async_client", stop)
+    with pytest.raises(Stopped):
+        LiveExperiment({"model": "m", "scheduler.use": "fcfs"}, {"scheduler": {"use": "srpt"}})
+    assert made == ["fcfs", "srpt"]
+
+
 def test_failed_requests_cost_what_the_settings_say():
     report = Traffic(noisy(0.3, 0.3), fails=lambda arm: arm == 1, penalty_seconds=0.9).run(2_000)
     assert report.sentence.startswith("the baseline is better")

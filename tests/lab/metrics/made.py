@@ -24,7 +24,7 @@ def served(
     asked_for: int | None = None,
     prompt: int = 8,
     cached: int = 0,
-    preempted: int = 0,
+    preempted: Sequence[float] = (),
     pieces: Sequence[tuple[int, int]] | None = None,
     **fields: Any,
 ) -> RequestRun:
@@ -39,8 +39,9 @@ def served(
         ended=tokens[-1],
         finish_reason=FinishReason.LENGTH,
         num_cached_tokens=cached,
-        num_preemptions=preempted,
+        num_preemptions=len(preempted),
         pieces=[(1, prompt - cached)] if pieces is None else list(pieces),
+        preempted_at=list(preempted),
     )
 
 

@@ -121,6 +121,11 @@ class TestWindow:
         with pytest.raises(TooFewRequests, match="leave none of 4"):
             value("ttft_mean", *self.runs, window=Window(2, 2))
 
+    @pytest.mark.parametrize("window", [Window(skip_last=5), Window(5), Window(3, 9)])
+    def test_one_that_is_larger_than_the_run_leaves_nothing(self, window):
+        with pytest.raises(TooFewRequests, match="leave none of 4"):
+            value("ttft_mean", *self.runs, window=window)
+
     def test_it_cannot_be_negative(self):
         with pytest.raises(ConfigurationError, match="at least 0"):
             Window(-1)

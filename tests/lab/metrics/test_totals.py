@@ -92,10 +92,16 @@ def test_cache_hits_by_tokens_and_by_requests():
 
 
 def test_preemptions_and_what_they_cost():
-    """One computed 8 tokens, then 1 decode, then 9 anew, then 1 decode; one 8 and a decode."""
-    evicted = served(0.0, [1.0, 2.0, 6.0, 7.0], preempted=1, pieces=[(1, 8), (5, 10)])
+    """One computed 8 tokens, then 1 decode, then 9 anew with a new one, then 1 decode; one 8 and a decode."""
+    evicted = served(0.0, [1.0, 2.0, 6.0, 7.0], preempted=[2.0], pieces=[(1, 8), (5, 10)])
     runs = evicted, QUICK
     assert value("preemptions_per_request", *runs) == 0.5
     assert value("preempted_share", *runs) == 0.5
     computed = (8 + 10 + 2) + (8 + 1)
-    assert value("recomputed_share", *runs) == pytest.approx(10 / computed)
+    assert value("recomputed_share", *runs) == pytest.approx(9 / computed)
+
+
+def test_what_a_preemption_within_the_prompt_costs():
+    """It computed 5 of 8 tokens, then all of them, then 1 decode."""
+    evicted = served(0.0, [6.0, 7.0], preempted=[2.0], pieces=[(1, 5), (5, 8)])
+    assert value("recomputed_share", evicted) == pytest.approx(5 / 14)

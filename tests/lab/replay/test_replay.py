@@ -51,6 +51,15 @@ def test_what_is_recomputed_is_a_piece_and_the_preemption_counts():
     assert b.pieces[0][1] == 7
     assert b.pieces[1][1] == 7 + len([time for time in b.token_times if time <= of(run, "a").ended])
     assert len(b.token_times) == 6
+    assert (of(run, "a").preempted_at, b.preempted_at) == ([], [2.0])
+
+
+def test_deadlines_count_from_when_a_request_is_meant_to_come():
+    """All wait for the first one; the last one's deadline comes before that of the one before it."""
+    terms = {"a": (0.0, 9.0), "b": (0.25, 4.0), "c": (2.5, 1.0)}
+    requests = [asked(name, at, output=3, ttft_slo=slo) for name, (at, slo) in terms.items()]
+    run = virtually(requests, on_oracle(scheduler={"use": "edf"}, max_num_seqs=1))
+    assert [of(run, name).first_scheduled for name in "acb"] == [0.0, 3.0, 6.0]
 
 
 def test_cached_prompt_tokens_are_recorded():

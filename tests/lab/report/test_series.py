@@ -10,15 +10,12 @@ from enginecore.lab.report.series import (
     Levels,
     as_list,
     decode_tokens,
-    e2e_latency,
     ecdf,
-    inter_token_latency,
     kv_usage,
     prefill_tokens,
     queue_length,
     tenant_service,
     time_edges,
-    ttft,
 )
 from enginecore.lab.run import RequestRun, Run, StepSeries
 from enginecore.lab.workload import Workload, WorkloadRequest
@@ -81,27 +78,6 @@ class TestEcdf:
         np.testing.assert_array_equal(found.shares, (found.values + 1) / 100_000)
         assert np.sum(found.values > 99_900) >= 20
         assert np.diff(found.shares).max() < 0.011
-
-
-class TestLatencies:
-    run = make_run(
-        [
-            make_request("a", 1.0, first=1.5, times=[2.0, 2.5, 4.0]),
-            make_request("b", 2.0, first=3.0, times=[3.5], output=1),
-            make_request("c", 2.0, first=3.0, times=[3.0, 3.25], reason=FinishReason.ERROR),
-            make_request("d", 5.0, reason=None),
-        ]
-    )
-
-    def test_requests_that_failed_or_did_not_end_are_infinitely_late(self):
-        assert ttft(self.run).tolist() == [1.0, 1.5, inf, inf]
-        assert e2e_latency(self.run).tolist() == [3.0, 1.5, inf, inf]
-
-    def test_gaps_between_tokens_are_pooled(self):
-        assert sorted(inter_token_latency(self.run).tolist()) == [0.25, 0.5, 1.5, inf, inf]
-
-    def test_no_requests_give_no_values(self):
-        assert len(ttft(make_run())) == len(inter_token_latency(make_run())) == 0
 
 
 class TestLevels:

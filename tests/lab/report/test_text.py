@@ -41,6 +41,9 @@ def test_number(value, written):
         (5.53, "1/s", "5.53/s"),
         (0.5, "", "0.500"),
         (2084.0, "tokens", "2,084 tokens"),
+        (inf, "s", "infinite"),
+        (-inf, "1/s", "-infinite"),
+        (nan, "s", "n/a"),
     ],
 )
 def test_quantity(value, unit, written):

@@ -25,9 +25,7 @@ def life(each, steps):
     return [(found.phase, found.start, found.end, found.tokens) for found in segments(run, each)]
 
 
-def make_life(
-    *, times=(), pieces=(), first: float | None = 1.0, ended: float | None = None, preempted_at=(), num_preemptions=0
-):
+def make_life(*, times=(), pieces=(), first: float | None = 1.0, ended: float | None = None, preempted_at=()):
     request = WorkloadRequest(request_id="r", arrival=0.0, num_prompt_tokens=30, num_output_tokens=len(times) or 1)
     return RequestRun(
         request,
@@ -38,7 +36,7 @@ def make_life(
         finish_reason=None if ended is None else FinishReason.STOP,
         pieces=list(pieces),
         preempted_at=list(preempted_at),
-        num_preemptions=num_preemptions or len(preempted_at),
+        num_preemptions=len(preempted_at),
     )
 
 
@@ -63,14 +61,13 @@ def test_pieces_of_a_prompt_are_apart_and_pauses_between_them_are_waiting():
     ]
 
 
-@pytest.mark.parametrize("preempted_at", [(), (3.5,)], ids=["seen", "recorded"])
-def test_prefill_after_tokens_means_that_it_was_preempted(preempted_at):
+@pytest.mark.parametrize("preempted_at", [3.0, 2.5], ids=["after its token", "with a token in flight"])
+def test_decodes_end_where_it_is_preempted(preempted_at):
     each = make_life(
         times=[2.0, 3.0, 6.0, 7.0],
         pieces=[(0, 30), (1, 32)],
         ended=7.0,
-        preempted_at=preempted_at,
-        num_preemptions=1,
+        preempted_at=[preempted_at],
     )
     assert life(each, make_steps((1.0, 2.0), (5.0, 6.0))) == [
         ("queued", 0.0, 1.0, 0),
@@ -85,6 +82,16 @@ def test_prefill_after_tokens_means_that_it_was_preempted(preempted_at):
 def test_a_preemption_within_the_prompt_is_told_from_a_pause_by_its_record():
     each = make_life(times=[5.0], pieces=[(0, 10), (1, 30)], ended=5.0, preempted_at=[2.5])
     assert life(each, make_steps((1.0, 2.0), (4.0, 5.0)))[2] == ("preempted", 2.0, 4.0, 0)
+
+
+def test_pieces_of_what_is_computed_again_are_apart_without_another_preemption():
+    each = make_life(times=[2.0, 7.0], pieces=[(0, 30), (1, 16), (2, 15)], ended=7.0, preempted_at=[2.0])
+    assert life(each, make_steps((1.0, 2.0), (3.0, 4.0), (6.0, 7.0)))[2:] == [
+        ("preempted", 2.0, 3.0, 0),
+        ("prefill", 3.0, 4.0, 16),
+        ("waiting", 4.0, 6.0, 0),
+        ("prefill", 6.0, 7.0, 15),
+    ]
 
 
 def test_one_that_was_never_scheduled_is_queued_to_its_end():

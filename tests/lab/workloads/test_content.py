@@ -201,11 +201,6 @@ def test_where_tokens_have_content_it_is_made_and_lengths_are_pinned():
     assert (request.params.max_tokens, request.params.ignore_eos, request.params.stop_token_ids) == (7, True, ())
 
 
-def test_deadlines_count_from_the_arrival():
-    request, _ = sent(asked("a", ttft_slo=0.5), arrival=10.0)
-    assert (request.arrival_time, request.deadline) == (10.0, 10.5)
-
-
 def test_without_prefix_caching_nothing_is_hashed():
     asked_for = asked("a", prompt=400, hash_ids=(1,))
     engine = info(enable_prefix_caching=False, block_size=48)

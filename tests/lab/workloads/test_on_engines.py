@@ -28,7 +28,6 @@ def serve(core: EngineCore, made: Workload, *, reveal_lengths: bool = False) -> 
                 model_free=model_free,
                 reveal_lengths=reveal_lengths,
                 longest_output=longest,
-                arrival=0.0,
             )
         )
         outputs = run(core)

@@ -6,7 +6,8 @@ import pytest
 
 from enginecore.errors import ConfigurationError
 from enginecore.lab.workloads import workload_hash, workload_settings
-from tests.lab.workloads.making import POISSON, synthetic
+from enginecore.lab.workloads.loaders import save_own
+from tests.lab.workloads.making import POISSON, asked, synthetic, workload
 
 
 def test_the_same_seed_and_replicate_make_the_same_workload():
@@ -108,6 +109,14 @@ def test_sessions_end_before_they_outgrow_the_context():
     )
     assert [each.turn for each in made.requests] == [0, 1] * 25
     assert max(each.num_prompt_tokens + each.num_output_tokens for each in made.requests) == 80
+
+
+def test_a_requests_own_terms_stay_where_its_tenant_says_none(tmp_path):
+    save_own(workload(asked("r", priority=3, ttft_slo=0.5, tpot_slo=0.1)), tmp_path / "own.jsonl")
+    tenants = [{"name": "t", "ttft_slo": 2.0}]
+    table = {"kind": "jsonl", "path": str(tmp_path / "own.jsonl"), "tenants": tenants}
+    (made,) = workload_settings(table).make(0, 0).requests
+    assert (made.tenant, made.priority, made.ttft_slo, made.tpot_slo) == ("t", 3, 2.0, 0.1)
 
 
 def test_tenants_get_their_shares_and_a_session_has_one():

@@ -4,9 +4,11 @@ Requests are never randomised inside one engine: they would share its queue and 
 the other's loss. Each arm has an engine core of its own, and time decides which one new requests go to (a switchback).
 """
 
-from enginecore.lab.live.experiment import LiveExperiment, LiveReport, LiveSettings
+from enginecore.lab.live.experiment import LiveExperiment
+from enginecore.lab.live.reports import LiveReport
 from enginecore.lab.live.routed_client import RoutedClient
 from enginecore.lab.live.sequential import SequentialTest
+from enginecore.lab.live.settings import LiveSettings
 from enginecore.lab.live.switchback import Block, Switchback
 
 __all__ = ["Block", "LiveExperiment", "LiveReport", "LiveSettings", "RoutedClient", "SequentialTest", "Switchback"]

@@ -5,120 +5,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import nan
 from statistics import fmean, stdev
 from types import TracebackType
-from typing import Any, Literal, Self
-
-import msgspec
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing import Any, Self
 
 from enginecore.client import make_async_client
 from enginecore.clock import Clock, RealClock
 from enginecore.frontend.async_llm import DEFAULTS, AsyncLLM
 from enginecore.frontend.tokenizer import load_tokenizer
 from enginecore.interfaces import AsyncEngineCoreClient, Tokenizer
-from enginecore.lab.live.ledger import ArmTally, Ledger, LiveRequest
+from enginecore.lab.live.ledger import Ledger
+from enginecore.lab.live.reports import LiveReport, State, arm_report
 from enginecore.lab.live.routed_client import RoutedClient
 from enginecore.lab.live.sequential import SequentialTest
+from enginecore.lab.live.settings import LiveSettings
 from enginecore.lab.live.switchback import Switchback
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest
 from enginecore.settings import load_settings
+from enginecore.settings.sources import expanded, overlay
 
 BASELINE, CANDIDATE = 0, 1
-State = Literal["pilot", "running", "decided", "reverted", "undecided"]
-
-
-class LiveSettings(BaseModel):
-    """How a live experiment is run and judged.
-
-    Attributes:
-        metric: What decides: means per block of "ttft", "tpot" or "e2e" in seconds; less is better.
-        block_seconds: Length of a block; five to ten times what the engine takes to drain.
-        burn_in_seconds: From the start of each block, not counted.
-        pilot_pairs: Pairs before the test, in which the baseline serves both blocks: how much a difference varies
-            without an effect must be known before the test begins.
-        sd: The same, if it is known already: then there is no pilot.
-        num_pairs: Pairs after which the test is to be sharpest.
-        max_pairs: Pairs after which it gives up.
-        alpha: Chance of a wrong decision, over all looks together.
-        ttft_slo: Seconds to the first token within which a request is served well.
-        tpot_slo: Seconds per further token, likewise.
-        min_attainment: The candidate is given up at once when less than this share of its latest requests is served
-            well.
-        guard_window: How many requests that share is taken over; none is judged by fewer than a tenth of them.
-        penalty_seconds: What a request that fails counts as having taken; None: `block_seconds`.
-        seed: Of the lots that order the blocks.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    metric: Literal["ttft", "tpot", "e2e"] = "ttft"
-    block_seconds: float = Field(default=60.0, gt=0)
-    burn_in_seconds: float = Field(default=10.0, ge=0)
-    pilot_pairs: int = Field(default=10, ge=3)
-    sd: float | None = Field(default=None, gt=0)
-    num_pairs: int = Field(default=100, ge=1)
-    max_pairs: int = Field(default=1000, ge=1)
-    alpha: float = Field(default=0.05, gt=0, lt=1)
-    ttft_slo: float | None = Field(default=None, gt=0)
-    tpot_slo: float | None = Field(default=None, gt=0)
-    min_attainment: float | None = Field(default=None, gt=0, le=1)
-    guard_window: int = Field(default=200, ge=10)
-    penalty_seconds: float | None = Field(default=None, gt=0)
-    seed: int = 0
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.burn_in_seconds >= self.block_seconds:
-            raise ValueError(
-                f"burn_in_seconds = {self.burn_in_seconds} leaves nothing of block_seconds = {self.block_seconds}"
-            )
-        if self.min_attainment is not None and self.ttft_slo is None and self.tpot_slo is None:
-            raise ValueError("min_attainment needs ttft_slo or tpot_slo: what being served well means")
-        return self
-
-    def is_met_by(self, request: LiveRequest) -> bool:
-        """Whether a completed request was served well."""
-        ttft_met = self.ttft_slo is None or request.ttft <= self.ttft_slo
-        return ttft_met and (self.tpot_slo is None or request.tpot <= self.tpot_slo)
-
-
-class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm so far, outside burn-ins. Means are in seconds, NaN without requests."""
-
-    completed: int
-    failed: int
-    aborted: int
-    ttft: float
-    tpot: float
-    e2e: float
-    attainment: float
-
-
-class LiveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an experiment stands.
-
-    Attributes:
-        state: "pilot", "running", "decided", "reverted" or "undecided".
-        sentence: The same for people, with the reason.
-        num_pairs: Pairs of blocks that count.
-        skipped_pairs: Pairs with a block in which nobody came.
-        difference: Mean of candidate - baseline over the pairs, in seconds.
-        half_width: Of the confidence sequence around it; infinite with few pairs.
-        e_value: Evidence against "no difference"; decided at 1 / alpha.
-        p_value: Valid however often it is looked at.
-        sd: Of a difference without effect; NaN during the pilot.
-        arms: Baseline, candidate.
-    """
-
-    state: State
-    sentence: str
-    num_pairs: int
-    skipped_pairs: int
-    difference: float
-    half_width: float
-    e_value: float
-    p_value: float
-    sd: float
-    arms: tuple[ArmReport, ArmReport]
+NAMES = ("baseline", "candidate")
 
 
 class LiveExperiment:
@@ -146,7 +51,8 @@ class LiveExperiment:
         candidate: Mapping[str, Any],
         settings: LiveSettings | None = None,
     ) -> None:
-        arms = [load_settings(arm, defaults=DEFAULTS) for arm in (baseline, overridden(baseline, candidate))]
+        both = expanded(baseline), overlay(expanded(baseline), expanded(candidate))
+        arms = [load_settings(arm, defaults=DEFAULTS) for arm in both]
         clients: list[AsyncEngineCoreClient] = []
         try:
             clients += [make_async_client(arm) for arm in arms]
@@ -255,7 +161,7 @@ class LiveExperiment:
             e_value=test.e_value if test else 1.0,
             p_value=test.p_value if test else 1.0,
             sd=self._sd,
-            arms=(_arm_report(self._ledger.tallies[0]), _arm_report(self._ledger.tallies[1])),
+            arms=(arm_report(self._ledger.tallies[0]), arm_report(self._ledger.tallies[1])),
         )
 
     def _state(self) -> tuple[State, int]:
@@ -300,26 +206,19 @@ class LiveExperiment:
         test.add(difference)
         if test.is_decided:
             better = CANDIDATE if test.mean < 0 else BASELINE
-            name = ("baseline", "candidate")[better]
             self._finish(
                 "decided",
                 better,
-                f"the {name} is better: {settings.metric} of candidate - baseline is {test.mean:+.4g} s over "
+                f"the {NAMES[better]} is better: {settings.metric} of candidate - baseline is {test.mean:+.4g} s over "
                 f"{test.num_pairs} pairs of blocks (p <= {test.p_value:.2g})",
             )
         elif test.num_pairs >= settings.max_pairs:
             self._finish("undecided", BASELINE, f"no difference was shown in max_pairs = {settings.max_pairs} pairs")
 
     def _guard(self) -> None:
-        """Give the candidate up if it does harm."""
-        if self._end is not None or self._is_closing:
+        """Leave an engine core that has failed, whatever was decided; give the candidate up if it does harm."""
+        if self._is_closing or self._leave_the_dead() or self._end is not None:
             return
-        failures = [client.failure for client in self._client.clients]
-        for arm, failure in enumerate(failures):
-            if failure is not None:
-                name = ("baseline", "candidate")[arm]
-                self._finish("reverted", 1 - arm, f"the {name}'s engine core has failed: {failure}")
-                return
         tally, least = self._ledger.tallies[CANDIDATE], self.settings.min_attainment
         if least is not None and len(tally.met) >= self.settings.guard_window / 10 and tally.attainment < least:
             self._finish(
@@ -328,6 +227,17 @@ class LiveExperiment:
                 f"the candidate served {tally.attainment:.1%} of its last {len(tally.met)} requests within the "
                 f"objectives, below min_attainment = {least:.1%}",
             )
+
+    def _leave_the_dead(self) -> bool:
+        """Whether an arm that gets requests has failed, so that all of them go to the other one now."""
+        failures = [client.failure for client in self._client.clients]
+        for arm in (BASELINE, CANDIDATE) if self._end is None else (self._end[1],):
+            if failures[arm] is not None and failures[1 - arm] is None:
+                decided = f"{self._end[2]}; later " if self._end else ""
+                failed = f"{decided}the {NAMES[arm]}'s engine core has failed: {failures[arm]}"
+                self._finish("reverted", 1 - arm, failed)
+                return True
+        return False
 
     def _finish(self, state: State, arm: int, sentence: str) -> None:
         self._end = (state, arm, sentence)
@@ -359,24 +269,3 @@ class _Observed(RoutedClient):
     def shutdown(self) -> None:
         self._live.closing()
         super().shutdown()
-
-
-def overridden(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with changes laid over them, table by table."""
-    merged = dict(settings)
-    for name, value in changes.items():
-        below = merged.get(name)
-        merged[name] = overridden(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
-def _arm_report(tally: ArmTally) -> ArmReport:
-    return ArmReport(
-        completed=len(tally.values["e2e"]),
-        failed=tally.failed,
-        aborted=tally.aborted,
-        ttft=tally.mean("ttft"),
-        tpot=tally.mean("tpot"),
-        e2e=tally.mean("e2e"),
-        attainment=tally.attainment,
-    )

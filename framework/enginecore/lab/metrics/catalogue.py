@@ -88,7 +88,8 @@ def _all() -> Iterator[Metric]:
     for name, direction, of_requests in _OF_REQUESTS:
         yield Metric(name, "", direction, _first_line(of_requests), _of_requests(of_requests))
     for name, unit, direction, of_run in _OF_RUN:
-        yield Metric(name, unit, direction, f"{_first_line(of_run)} Of the whole run.", _of_run(of_run))
+        summary = f"{_first_line(of_run)} Of the whole run."
+        yield Metric(name, unit, direction, summary, _of_run(of_run), is_of_run=True)
 
 
 METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _all()})

@@ -43,7 +43,7 @@ class Window:
         Raises:
             TooFewRequests: none does.
         """
-        chosen = run.requests[self.skip_first : len(run.requests) - self.skip_last]
+        chosen = run.requests[self.skip_first : max(len(run.requests) - self.skip_last, 0)]
         if not chosen:
             raise TooFewRequests(
                 f"skip_first = {self.skip_first} and skip_last = {self.skip_last} leave none of {len(run.requests)} "
@@ -106,6 +106,7 @@ class Metric:
         compute: Its value for a run: `compute(run, window, slo, alone)`. Requests that failed or did not end are never
             left out: in latencies they are infinitely late. So a quantile that lands among them is infinite, and a mean
             with one of them always.
+        is_of_run: Whether it is of the whole run, whatever the window.
     """
 
     name: str
@@ -113,3 +114,4 @@ class Metric:
     direction: Direction
     summary: str
     compute: Compute
+    is_of_run: bool = False

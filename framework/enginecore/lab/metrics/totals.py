@@ -55,8 +55,7 @@ def failed_share(requests: Requests, slo: Slo) -> float:
 
 def wrong_length_share(requests: Requests, slo: Slo) -> float:
     """Share of requests that ended with another number of tokens than asked for: their latencies are no pairs."""
-    wrong = (each.is_complete and len(each.token_times) != each.request.num_output_tokens for each in requests)
-    return sum(wrong) / len(requests)
+    return sum(each.has_wrong_length for each in requests) / len(requests)
 
 
 def cache_hit_share(requests: Requests, slo: Slo) -> float:
@@ -97,10 +96,15 @@ def _duration(run: Run) -> float:
 
 
 def _num_computed(run: RequestRun) -> int:
-    """Tokens of pieces, and one per token that no piece gave: a piece gave the first, and one after each preemption."""
-    return sum(tokens for _, tokens in run.pieces) + max(len(run.token_times) - 1 - run.num_preemptions, 0)
+    """Tokens of pieces, and one per token that no piece gave: a piece gave the first, and one after each restart."""
+    return sum(tokens for _, tokens in run.pieces) + max(len(run.token_times) - 1 - _num_restarts(run), 0)
 
 
 def _num_recomputed(run: RequestRun) -> int:
-    needed = run.request.num_prompt_tokens - run.num_cached_tokens
+    needed = run.request.num_prompt_tokens - run.num_cached_tokens + _num_restarts(run)
     return max(sum(tokens for _, tokens in run.pieces) - needed, 0)
+
+
+def _num_restarts(run: RequestRun) -> int:
+    """Preemptions after its first token: then the last token that it got had not been computed before."""
+    return sum(time >= run.token_times[0] for time in run.preempted_at) if run.token_times else 0

@@ -78,9 +78,11 @@ class Recorder:
     def _prefills(self, plan: SchedulerOutput, started: float) -> tuple[int, int]:
         """How many requests of a step computed tokens that were known before, and how many tokens."""
         left, num_prefills, num_tokens = self._left, 0, 0
-        for gone in (plan.finished_ids, plan.preempted_ids):
-            for request_id in gone:
-                left.pop(request_id, None)
+        for request_id in plan.finished_ids:
+            left.pop(request_id, None)
+        for request_id in plan.preempted_ids:
+            left.pop(request_id, None)
+            self.requests[request_id].preempted_at.append(started)
         for new in plan.new_requests:
             left[new.request_id] = len(new.token_ids) - new.num_computed_tokens
         for request_id in tuple(left):

@@ -1,9 +1,11 @@
 """Pictures of one run per arm: latencies, what happened over time, tenants, and the worst requests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from enginecore.lab.metrics import samples
+from enginecore.lab.metrics.samples import TakeSamples
 from enginecore.lab.report.figures import (
     Figure,
     Layout,
@@ -24,15 +26,12 @@ from enginecore.lab.report.series import (
     Levels,
     as_list,
     decode_tokens,
-    e2e_latency,
     ecdf,
-    inter_token_latency,
     kv_usage,
     prefill_tokens,
     queue_length,
     tenant_service,
     time_edges,
-    ttft,
 )
 from enginecore.lab.report.text import quantity
 from enginecore.lab.report.timeline import PHASES, outcome, segments, time_in_system, worst_requests
@@ -49,14 +48,14 @@ def latencies(runs: Runs) -> list[Figure]:
     all_requests = "Share of all requests offered: a curve that ends below 100 % is short of those that failed."
     itl = "Gaps between the tokens of a request, of all requests together: long outputs weigh more."
     return [
-        _distribution("ttft", "Time to first token (TTFT)", "requests", all_requests, runs, ttft),
-        _distribution("itl", "Inter-token latency (ITL)", "gaps", itl, runs, inter_token_latency),
-        _distribution("e2e", "End-to-end latency (E2E)", "requests", all_requests, runs, e2e_latency),
+        _distribution("ttft", "Time to first token (TTFT)", "requests", all_requests, runs, samples.ttft),
+        _distribution("itl", "Inter-token latency (ITL)", "gaps", itl, runs, samples.itl),
+        _distribution("e2e", "End-to-end latency (E2E)", "requests", all_requests, runs, samples.e2e),
     ]
 
 
-def _distribution(id: str, title: str, of: str, caption: str, runs: Runs, values: Callable[[Run], Floats]) -> Figure:
-    curves = {name: ecdf(values(run)) for name, _, run in runs}
+def _distribution(id: str, title: str, of: str, caption: str, runs: Runs, take: TakeSamples) -> Figure:
+    curves = {name: ecdf(take(run.requests, None)) for name, _, run in runs}
     shown = np.concatenate([np.empty(0), *(curve.values for curve in curves.values())])
     x_axis = axis("latency (s)", rangemode="tozero")
     if spans_decades(shown):

@@ -7,18 +7,15 @@ small and comes out the same each time.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from enginecore.lab.run import Run
+from enginecore.lab.metrics.service import OUTPUT_WEIGHT, PROMPT_WEIGHT, Service
+from enginecore.lab.run import RequestRun, Run
 
 Floats = NDArray[np.float64]
-
-PROMPT_TOKEN_WEIGHT = 1.0
-OUTPUT_TOKEN_WEIGHT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +41,6 @@ def ecdf(values: Floats, points: int = 500) -> Distribution:
         tail = count - np.geomspace(1, count, points // 2)
         chosen = np.unique(np.rint(np.concatenate([body, tail])).astype(np.int64))
     return Distribution(finite[chosen], (chosen + 1) / max(len(values), 1))
-
-
-def ttft(run: Run) -> Floats:
-    """Time from arrival to the first token of every request; infinite of those that did not get all they asked for."""
-    return np.array([each.token_times[0] - each.arrival if each.is_complete else inf for each in run.requests])
-
-
-def e2e_latency(run: Run) -> Floats:
-    """Time from arrival to the last token of every request; infinite as above."""
-    return np.array([each.token_times[-1] - each.arrival if each.is_complete else inf for each in run.requests])
-
-
-def inter_token_latency(run: Run) -> Floats:
-    """Every gap between two tokens, of all requests together; one that never came is infinite."""
-    gaps = [np.diff(np.frombuffer(each.token_times)) for each in run.requests if len(each.token_times) > 1]
-    broken = [each for each in run.requests if not each.is_complete and each.request.num_output_tokens > 1]
-    return np.concatenate([*gaps, np.full(len(broken), inf)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,29 +104,18 @@ def tenant_service(run: Run, edges: Floats, at_most: int = 8) -> Mapping[str, Fl
         Sums by tenant, those that ask for most first; the same tenants in every run of one workload.
     """
     groups = _tenant_groups(run, at_most)
-    prompts: dict[str, list[tuple[float, float]]] = {name: [] for name in groups.values()}
-    outputs: dict[str, list[Floats]] = {name: [] for name in groups.values()}
+    requests: dict[str, list[RequestRun]] = {name: [] for name in groups.values()}
     for each in run.requests:
-        name = groups[each.request.tenant]
-        if each.first_scheduled is not None:
-            prompts[name].append((each.first_scheduled, each.request.num_prompt_tokens))
-        outputs[name].append(np.frombuffer(each.token_times))
+        requests[groups[each.request.tenant]].append(each)
     sizes = Counter(groups.values())
-    return {name: np.cumsum(_given(prompts[name], outputs[name], edges)) / sizes[name] for name in prompts}
-
-
-def _given(prompts: list[tuple[float, float]], outputs: list[Floats], edges: Floats) -> Floats:
-    times, tokens = zip(*prompts, strict=True) if prompts else ((), ())
-    read = np.histogram(np.array(times), edges, weights=np.array(tokens))[0]
-    emitted = np.histogram(np.concatenate([np.empty(0), *outputs]), edges)[0]
-    return PROMPT_TOKEN_WEIGHT * read + OUTPUT_TOKEN_WEIGHT * emitted
+    return {name: Service(of, run.makespan).by(edges[1:]) / sizes[name] for name, of in requests.items()}
 
 
 def _tenant_groups(run: Run, at_most: int) -> dict[str, str]:
     """The name under which each tenant is shown."""
     asked: dict[str, float] = {}
     for request in run.workload.requests:
-        weight = PROMPT_TOKEN_WEIGHT * request.num_prompt_tokens + OUTPUT_TOKEN_WEIGHT * request.num_output_tokens
+        weight = PROMPT_WEIGHT * request.num_prompt_tokens + OUTPUT_WEIGHT * request.num_output_tokens
         asked[request.tenant] = asked.get(request.tenant, 0.0) + weight
     names = sorted(asked, key=lambda name: (-asked[name], name))
     if len(names) <= at_most:

@@ -9,14 +9,16 @@ from enginecore.lab.comparison import Interval, MetricComparison
 def number(value: float) -> str:
     """Three significant digits, or all digits before the point."""
     if not math.isfinite(value):
-        return "n/a" if math.isnan(value) else "infinite"
+        return "n/a" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
     if abs(value) >= 999.5 or value == int(value):
         return f"{round(value):,}"
     return f"{value:#.3g}".rstrip(".")
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number with its unit; seconds below one as milliseconds, and rates without the one."""
+    """A number with its unit; seconds below one as milliseconds, and rates without the one. Infinity has no unit."""
+    if not math.isfinite(value):
+        return number(value)
     if unit == "s" and 0 < abs(value) < 1:
         return f"{number(value * 1000)} ms"
     if unit.startswith("1/"):

@@ -81,11 +81,12 @@ class _Walk:
             self._until(end, "queued")
             return
         self._until(each.first_scheduled, "queued")
+        self._scheduled = each.first_scheduled
         for start, settled, tokens in _pieces(run, each):
             self._idle_until(start)
             self._until(settled, "prefill", tokens)
-        self._decode_until(end)
-        self._until(end, "preempted" if self._was_preempted(end) else "waiting")
+            self._scheduled = start
+        self._idle_until(end)
 
     def _until(self, end: float, phase: Phase, tokens: int = 0) -> None:
         if end > self._at:
@@ -93,7 +94,7 @@ class _Walk:
             self._at = end
 
     def _idle_until(self, start: float) -> None:
-        """Until the next piece: it decoded as long as it emitted tokens, and then did nothing."""
+        """Until the next piece, or its end: it decoded as long as it emitted tokens, and then did nothing."""
         self._decode_until(start)
         self._until(start, "preempted" if self._was_preempted(start) else "waiting")
 
@@ -104,11 +105,8 @@ class _Walk:
             self._until(times[last - 1], "decode", last - first)
 
     def _was_preempted(self, end: float) -> bool:
-        """Whether it lost its blocks before then: said by the recorder, or seen as a prefill after the first token."""
-        if any(self._at <= time <= end for time in self._each.preempted_at):
-            return True
-        emitted = bisect_right(self._each.token_times, self._at)
-        return emitted > 0 and self._each.num_preemptions > 0
+        """Whether it lost its blocks since the last piece was scheduled. A token may have come even after that."""
+        return any(self._scheduled <= time <= end for time in self._each.preempted_at)
 
 
 def _pieces(run: Run, each: RequestRun) -> list[tuple[float, float, int]]:

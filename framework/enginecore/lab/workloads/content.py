@@ -4,7 +4,7 @@ A driver turns each request of a workload into what `EngineCore.add_request` tak
 
     engine_request, block_hashes = to_engine_request(
         request, workload, core.info, model_free=core.executor.capabilities.model_free,
-        reveal_lengths=False, longest_output=longest_output(workload), arrival=when,
+        reveal_lengths=False, longest_output=longest_output(workload),
     )
     core.add_request(engine_request, block_hashes)
 
@@ -45,7 +45,6 @@ def to_engine_request(
     model_free: bool,
     reveal_lengths: bool,
     longest_output: int,
-    arrival: float | None = None,
 ) -> tuple[EngineCoreRequest, list[bytes] | None]:
     """The arguments of `EngineCore.add_request` for one request of a workload.
 
@@ -60,11 +59,10 @@ def to_engine_request(
         model_free: Whether its executor is.
         reveal_lengths: Whether policies may read how long the output will be.
         longest_output: Of the workload; see the function of that name.
-        arrival: Seconds on the engine's clock at which it is meant to come. None: when it is added, and without a
-            deadline, which is counted from there.
 
     Returns:
-        The request, and its ready block hashes; None where tokens have content.
+        The request, as one that comes when it is added and has no deadline; and its ready block hashes, None where
+        tokens have content.
 
     Raises:
         ConfigurationError: the engine's blocks and the workload's do not fit one another.
@@ -84,15 +82,12 @@ def to_engine_request(
         min_tokens=num_output - 1 if hidden else 0,
         stop_token_ids=(0,) if hidden else (),
     )
-    deadline = None if arrival is None or request.ttft_slo is None else arrival + request.ttft_slo
     engine_request = EngineCoreRequest(
         request_id=request.request_id,
         prompt_token_ids=prompt,
         params=params,
-        arrival_time=arrival,
         priority=request.priority,
         tenant=request.tenant,
-        deadline=deadline,
     )
     return engine_request, hashes
 

@@ -1,6 +1,7 @@
 """Whom requests are for."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,6 +13,8 @@ from enginecore.lab.workloads.tables import Table
 
 class Tenant(Table):
     """One of those who share an engine.
+
+    A request's own priority and terms stay where its tenant says none.
 
     Attributes:
         name: As policies and reports see it.
@@ -27,6 +30,10 @@ class Tenant(Table):
     ttft_slo: float | None = Field(default=None, gt=0)
     tpot_slo: float | None = Field(default=None, gt=0)
 
+    def terms(self) -> dict[str, Any]:
+        """Those that are said; of the others, what a request has of its own stays."""
+        return self.model_dump(include={"priority", "ttft_slo", "tpot_slo"} & self.model_fields_set)
+
 
 def assign_tenants(workload: Workload, tenants: Sequence[Tenant], rng: np.random.Generator) -> Workload:
     """Draw a tenant for each request. Requests of a session have the same one.
@@ -40,13 +47,5 @@ def assign_tenants(workload: Workload, tenants: Sequence[Tenant], rng: np.random
     for request, choice in zip(workload.requests, drawn, strict=True):
         number = choice if request.session is None else by_session.setdefault(request.session, choice)
         tenant = tenants[number]
-        requests.append(
-            msgspec.structs.replace(
-                request,
-                tenant=tenant.name,
-                priority=tenant.priority,
-                ttft_slo=tenant.ttft_slo,
-                tpot_slo=tenant.tpot_slo,
-            )
-        )
+        requests.append(msgspec.structs.replace(request, tenant=tenant.name, **tenant.terms()))
     return msgspec.structs.replace(workload, requests=requests)
