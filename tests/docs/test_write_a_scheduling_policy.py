@@ -37,7 +37,8 @@ class Newcomer:
 
     def follow(self, snippet: Snippet) -> None:
         if snippet.language == "text":
-            assert all(line in self.printed for line in snippet.text.splitlines() if line != "...")
+            missing = [line for line in snippet.text.splitlines() if line != "..." and line not in self.printed]
+            assert not missing, f"{missing} is not in\n{self.printed}"
         elif snippet.language == "sh":
             for line in snippet.text.splitlines():
                 self.call(line, fails=snippet.file == "fails")
