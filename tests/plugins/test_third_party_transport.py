@@ -21,10 +21,11 @@ with LLM(executor={"use": "oracle"}, **({"config_file": sys.argv[1]} if sys.argv
 """
 
 CHECK_BY_NAME = """
-from enginecore.conformance.transports import prepare
+from enginecore.conformance import prepare
 
-checks = {str(check): check for check in prepare("unix-socket", allow=["enginecore", "unix-socket-transport"])}
-print(checks["an_engine_core_that_is_killed_is_seen"].run())
+allow, only = ["enginecore", "unix-socket-transport"], ["an_engine_core_that_is_killed_is_seen"]
+[check] = prepare("transport:unix-socket", allow=allow, only=only)
+print(check.run())
 """
 
 

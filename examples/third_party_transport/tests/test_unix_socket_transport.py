@@ -7,7 +7,7 @@ import pytest
 from unix_socket_transport import COMPONENT, HEADER, UnixSocketSettings, UnixSocketTransport
 
 from enginecore import LLM, SamplingParams
-from enginecore.conformance.transports import parametrize
+from enginecore.conformance import parametrize
 from enginecore.errors import ConfigurationError, InvalidRequestError
 
 

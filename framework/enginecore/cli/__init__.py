@@ -13,7 +13,7 @@ import typer
 from enginecore.cli.streams import drop_unwritable_output
 from enginecore.errors import ConfigurationError, EngineCoreError
 
-COMMANDS = ("generate", "chat", "plugins", "config")
+COMMANDS = ("generate", "chat", "plugins", "config", "check")
 
 
 def build_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:

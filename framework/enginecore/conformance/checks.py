@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -94,7 +94,7 @@ class Result:
         outcome: How it ended.
         seen: What was seen, if it failed.
         right: What would be right, if it failed.
-        reason: Why it was skipped.
+        reason: Why it is opted out of, if it is: "skipped" is a check that failed, as was to be expected.
         seconds: How long it took.
     """
 
@@ -149,27 +149,33 @@ class Report:
 
 
 def choose(
-    checks: Sequence[Check[B]], capabilities: Iterable[str], skip: Mapping[str, str]
+    checks: Sequence[Check[B]],
+    capabilities: Iterable[str],
+    skip: Mapping[str, str],
+    only: Collection[str] | None = None,
 ) -> tuple[tuple[Check[B], str], ...]:
-    """The checks for a component with these capabilities, each with the reason to skip it, if there is one.
+    """The checks for a component with these capabilities, each with the reason to opt out of it, if there is one.
 
     Args:
         checks: All of its kind.
         capabilities: What it declares.
         skip: Reasons by name of the check.
+        only: Names of those that are wanted; None: all.
 
     Raises:
-        ConfigurationError: `skip` names no check of this component, or gives no reason.
+        ConfigurationError: `skip` or `only` names no check of this component, or `skip` gives no reason.
     """
     chosen = [item for item in checks if item.needs <= frozenset(capabilities)]
     names = [item.name for item in chosen]
+    for argument, given in (("skip", skip), ("only", only or ())):
+        for name in given:
+            if name not in names:
+                hint = closest(name, names) or f"; there are {', '.join(names)}"
+                raise ConfigurationError(f"{argument} names {name!r}, which is no check of this component{hint}")
     for name, reason in skip.items():
-        if name not in names:
-            hint = closest(name, names) or f"; there are {', '.join(names)}"
-            raise ConfigurationError(f"skip names {name!r}, which is no check of this component{hint}")
         if not reason.strip():
             raise ConfigurationError(f"skip names {name!r} without a reason: say why this rule need not hold")
-    return tuple((item, skip.get(item.name, "")) for item in chosen)
+    return tuple((item, skip.get(item.name, "")) for item in chosen if only is None or item.name in only)
 
 
 def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) -> Result:

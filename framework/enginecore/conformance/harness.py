@@ -12,10 +12,17 @@ from enginecore.conformance.oracle.executor import OracleExecutor
 from enginecore.conformance.oracle.model import OracleModel
 from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.conformance.transcript import Transcript
+from enginecore.core.watching import WatchedKVCacheManager, WatchedScheduler
 from enginecore.errors import InvariantError
-from enginecore.interfaces import KVCacheConfig, KVCacheManager, Outputs, Scheduler
+from enginecore.interfaces import EvictionOrder, KVCacheConfig, KVCacheManager, Outputs, Scheduler, VictimChoice
 from enginecore.messages import EngineCoreRequest, FinishReason, ModelRunnerOutput, SchedulerOutput
-from enginecore.plugin import ExecutorContext, KVCacheManagerContext, SchedulerContext
+from enginecore.plugin import (
+    EvictionContext,
+    ExecutorContext,
+    KVCacheManagerContext,
+    SchedulerContext,
+    VictimContext,
+)
 from enginecore.request import Request
 from enginecore.sampling import SamplingParams
 
@@ -46,6 +53,14 @@ class Conditions:
 class SchedulerHarness:
     """A scheduler, a KV cache manager and the oracle on a virtual clock.
 
+    Args:
+        conditions: Under which.
+        make_scheduler: Makes the scheduler.
+        make_kv_cache_manager: Makes the KV cache manager.
+        make_victim: Makes the victim choice of the scheduler; None: it gets none.
+        make_eviction: Makes the order of eviction of the KV cache manager; None: it gets none.
+        watch: Check each call to and from both against their contracts, as `debug.check_components` does.
+
     Attributes:
         scheduler: Under test.
         kv_cache_manager: Under test.
@@ -61,6 +76,10 @@ class SchedulerHarness:
         conditions: Conditions,
         make_scheduler: Callable[[SchedulerContext], Scheduler],
         make_kv_cache_manager: Callable[[KVCacheManagerContext], KVCacheManager],
+        *,
+        make_victim: Callable[[VictimContext], VictimChoice] | None = None,
+        make_eviction: Callable[[EvictionContext], EvictionOrder] | None = None,
+        watch: bool = False,
     ) -> None:
         self.conditions = conditions
         self.clock = VirtualClock()
@@ -74,12 +93,10 @@ class SchedulerHarness:
             conditions.num_blocks, conditions.block_size, (tuple(self.executor.get_kv_cache_specs()),)
         )
         self.executor.initialize_from_config(cache)
-        self.kv_cache_manager = make_kv_cache_manager(
-            KVCacheManagerContext(
-                config=cache, enable_prefix_caching=conditions.enable_prefix_caching, clock=self.clock
-            )
-        )
-        self.scheduler = make_scheduler(self._scheduler_context())
+        manager = make_kv_cache_manager(self._kv_cache_manager_context(cache, make_eviction))
+        self.kv_cache_manager: KVCacheManager = WatchedKVCacheManager(manager) if watch else manager
+        context = self._scheduler_context(make_victim)
+        self.scheduler: Scheduler = WatchedScheduler(make_scheduler, context) if watch else make_scheduler(context)
 
     @property
     def num_in_flight(self) -> int:
@@ -106,7 +123,7 @@ class SchedulerHarness:
     def abort(self, request_ids: Iterable[str]) -> None:
         """Close requests. What was due to them before is told before."""
         ids = list(request_ids)
-        self._record(self.scheduler.take_outputs())
+        self.take_outputs()
         self.scheduler.abort_requests(ids)
         self.transcript.abort(ids)
         self._check()
@@ -114,7 +131,7 @@ class SchedulerHarness:
     def finish(self, request_ids: Iterable[str], reason: FinishReason, error: str | None = None) -> None:
         """End requests on the engine's behalf."""
         self.scheduler.finish_requests(request_ids, reason, error)
-        self._record(self.scheduler.take_outputs())
+        self.take_outputs()
         self._check()
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
@@ -122,6 +139,10 @@ class SchedulerHarness:
         done = self.scheduler.reset_prefix_cache(reset_running_requests)
         self._check()
         return done
+
+    def take_outputs(self) -> None:
+        """Let clients hear what is due to them."""
+        self._record(self.scheduler.take_outputs())
 
     def submit(self) -> SchedulerOutput | None:
         """Plan a step and submit it, if there is room for one and anything to do."""
@@ -133,7 +154,7 @@ class SchedulerHarness:
             max_num_batched_tokens=self.conditions.max_num_batched_tokens,
             max_num_seqs=self.conditions.max_num_seqs,
         )
-        self._record(self.scheduler.take_outputs())
+        self.take_outputs()
         if not plan.is_empty:
             self._in_flight.append((plan, self.executor.execute_model(plan)))
             self.plans.append(plan)
@@ -209,8 +230,17 @@ class SchedulerHarness:
             clock=self.clock,
         )
 
-    def _scheduler_context(self) -> SchedulerContext:
+    def _kv_cache_manager_context(
+        self, cache: KVCacheConfig, make_eviction: Callable[[EvictionContext], EvictionOrder] | None
+    ) -> KVCacheManagerContext:
+        caching = self.conditions.enable_prefix_caching
+        context = EvictionContext(num_blocks=cache.num_blocks, block_size=cache.block_size, seed=0)
+        eviction = make_eviction(context) if make_eviction and caching else None
+        return KVCacheManagerContext(config=cache, enable_prefix_caching=caching, clock=self.clock, eviction=eviction)
+
+    def _scheduler_context(self, make_victim: Callable[[VictimContext], VictimChoice] | None) -> SchedulerContext:
         conditions = self.conditions
+        victim = make_victim(VictimContext(max_num_seqs=conditions.max_num_seqs, seed=0)) if make_victim else None
         return SchedulerContext(
             max_num_seqs=conditions.max_num_seqs,
             max_num_batched_tokens=conditions.max_num_batched_tokens,
@@ -219,4 +249,5 @@ class SchedulerHarness:
             kv_cache_manager=self.kv_cache_manager,
             executor=self.executor.capabilities,
             clock=self.clock,
+            victim=victim,
         )

@@ -1,6 +1,7 @@
 """From settings and registry to a running engine core."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from enginecore.clock import Clock
@@ -9,6 +10,7 @@ from enginecore.core.component import build_component
 from enginecore.core.engine_core import EngineCore
 from enginecore.core.limits import Limits, check_capabilities, find_limits
 from enginecore.core.reporting import Reporter
+from enginecore.core.watching import WatchedKVCacheManager, WatchedScheduler
 from enginecore.errors import PluginError
 from enginecore.interfaces import Executor, KVCacheManager, KVCacheSpec, ModelInfo, Scheduler
 from enginecore.messages import EngineInfo
@@ -77,7 +79,7 @@ def _build_kv_cache_manager(
         config=cache, enable_prefix_caching=limits.enable_prefix_caching, clock=clock, eviction=eviction
     )
     manager: KVCacheManager = _build(components["kv_cache_manager"], loaded, context)
-    return manager
+    return WatchedKVCacheManager(manager) if loaded.settings.debug.check_components else manager
 
 
 def _build_scheduler(
@@ -101,8 +103,8 @@ def _build_scheduler(
         clock=clock,
         victim=victim,
     )
-    scheduler: Scheduler = _build(components["scheduler"], loaded, context)
-    return scheduler
+    make: Callable[[SchedulerContext], Scheduler] = partial(_build, components["scheduler"], loaded)
+    return WatchedScheduler(make, context) if loaded.settings.debug.check_components else make(context)
 
 
 def _build_part(kind: Kind, loaded: Loaded, components: Mapping[Kind, Component], context: Any) -> Any:

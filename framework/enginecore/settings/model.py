@@ -57,6 +57,10 @@ class DebugSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     check_invariants: bool = Field(default=False, description="Check every component's books after every step. Slow.")
+    check_components: bool = Field(
+        default=False,
+        description="Check every call to and from the scheduler and the KV cache manager against their contracts. Slow.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,22 @@
 
 import pytest
 
-from enginecore.conformance.transports import CHANNEL_CHECKS, CLIENT_CHECKS, parametrize, prepare
+from enginecore.conformance import parametrize, prepare
+from enginecore.conformance.transports import CHANNEL_CHECKS, CLIENT_CHECKS
 from tests.conformance.transports.example import UNIX
 
 
-@parametrize("inproc")
+@parametrize("transport:inproc")
 def test_inproc(check):
     check()
 
 
-@parametrize("inproc", settings={"codec_round_trip": True})
+@parametrize("transport:inproc", settings={"codec_round_trip": True})
 def test_inproc_through_the_codec(check):
     check()
 
 
-@parametrize("zmq")
+@parametrize("transport:zmq")
 def test_zmq(check):
     check()
 
@@ -25,7 +26,7 @@ def channel_checks(component, **options):
     return [item for item in prepare(component, **options) if item.check in CHANNEL_CHECKS]
 
 
-@pytest.mark.parametrize("check", channel_checks("zmq", settings={"address": "tcp://127.0.0.1"}), ids=str)
+@pytest.mark.parametrize("check", channel_checks("transport:zmq", settings={"address": "tcp://127.0.0.1"}), ids=str)
 def test_zmq_over_tcp(check):
     check()
 

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from enginecore.conformance.transports import CHECKS, check_transport, parametrize, prepare
+from enginecore.conformance import check_component, parametrize, prepare
+from enginecore.conformance.transports import CHECKS
 from enginecore.conformance.transports.clients import FULL_PARAMS, FULL_REQUEST
 from enginecore.conformance.transports.telling import FIELDS
 from enginecore.errors import ConfigurationError, InvariantError
@@ -44,25 +45,50 @@ def test_every_check_is_one_that_some_bug_fails():
 
 
 def test_a_report_of_a_transport_with_a_bug():
-    skip = {name: "takes long" for name in ("shutdown_ends_everything", "shutdown_lets_requests_end")}
-    report = check_transport(MUTANTS[clients.LosesCachedTokens], patience=5.0, skip=skip)
+    slow = {"shutdown_ends_everything", "shutdown_lets_requests_end"}
+    mutant = MUTANTS[clients.LosesCachedTokens]
+    only = {item.check.name for item in prepare(mutant)} - slow
+    report = check_component(mutant, patience=5.0, only=only)
     assert [result.check.name for result in report.failed] == ["every_field_of_an_output_survives"]
-    assert {result.check.name: result.reason for result in report.results if result.reason} == skip
+    assert {result.check.name for result in report.results} == only
     with pytest.raises(InvariantError, match=r"transport 'LosesCachedTokens': \d+ of \d+ checks passed"):
         report.require()
 
 
+def test_opt_outs_are_strict():
+    name = "every_field_of_an_output_survives"
+    [needed] = check_component(MUTANTS[clients.LosesCachedTokens], only=[name], skip={name: "for reasons"}).results
+    assert (needed.outcome, needed.reason) == ("skipped", "for reasons")
+    [needless] = check_component("transport:inproc", only=[name], skip={name: "for reasons"}).results
+    assert (needless.outcome, needless.seen) == ("failed", "the rule holds")
+    assert f"take '{name}' out of skip" in needless.right
+
+
 def test_a_transport_that_is_not_there_and_settings_that_are_wrong():
     with pytest.raises(ConfigurationError, match=r"'zqm'.*did you mean zmq\?"):
-        prepare("zqm")
+        prepare("transport:zqm")
     with pytest.raises(ConfigurationError, match="max_message_bytes"):
         prepare(UNIX.COMPONENT, settings={"max_message_bytes": 3})
     with pytest.raises(ConfigurationError, match="no check of this component"):
-        prepare("inproc", skip={"receive_never_waits": "it has none"})
+        prepare("transport:inproc", skip={"receive_never_waits": "it has none"})
+    with pytest.raises(ConfigurationError, match="no check of this component"):
+        prepare("transport:inproc", only=["receive_never_waits"])
+
+
+def test_names_that_name_nothing():
+    with pytest.raises(ConfigurationError, match="write KIND:NAME"):
+        prepare("inproc")
+    with pytest.raises(
+        ConfigurationError, match=r"'transprt', which is no kind of component; did you mean transport\?"
+    ):
+        prepare("transprt:inproc")
+    with pytest.raises(ConfigurationError, match="no kit for components of kind 'tokenizer'; there are kits for sched"):
+        prepare("tokenizer:auto")
 
 
 def test_checks_become_test_cases():
-    mark: Any = parametrize("inproc", skip={"every_field_survives": "for reasons"})
+    mark: Any = parametrize("transport:inproc", skip={"every_field_survives": "for reasons"})
     cases = {case.id: case.marks for case in mark.args[1]}
-    assert list(cases) == [item.check.name for item in prepare("inproc")]
-    assert [mark.kwargs for mark in cases["every_field_survives"]] == [{"reason": "for reasons"}]
+    assert list(cases) == [item.check.name for item in prepare("transport:inproc")]
+    [xfail] = cases["every_field_survives"]
+    assert (xfail.name, xfail.kwargs["reason"], xfail.kwargs["strict"]) == ("xfail", "for reasons", True)

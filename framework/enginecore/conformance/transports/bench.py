@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, NoReturn
 from enginecore.client.core_process import private_directory
 from enginecore.clock import RealClock
 from enginecore.conformance.checks import Violation
+from enginecore.conformance.subject import Subject
 from enginecore.conformance.transports.background import Background
 from enginecore.conformance.transports.payloads import expect
-from enginecore.conformance.transports.subject import Subject
 from enginecore.errors import InvariantError
 from enginecore.interfaces import Channel, ChannelTransport, Frame, ServerChannel
 from enginecore.plugin import Component, TransportContext

@@ -10,9 +10,9 @@ from enginecore.client import make_client
 from enginecore.conformance.checks import Violation
 from enginecore.conformance.oracle.executor import StepTrace
 from enginecore.conformance.oracle.model import OracleModel
+from enginecore.conformance.subject import Subject
 from enginecore.conformance.transcript import Transcript
 from enginecore.conformance.transports.background import Background
-from enginecore.conformance.transports.subject import Subject
 from enginecore.conformance.transports.telling import TELLING
 from enginecore.conformance.workloads import BrickWorkload
 from enginecore.errors import EngineCoreError

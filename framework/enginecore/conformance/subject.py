@@ -1,0 +1,133 @@
+"""The component that is checked, and settings that choose it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from enginecore.errors import ConfigurationError, PluginError
+from enginecore.plugin import KINDS, Component, Kind
+from enginecore.registry.located import Located, locate
+from enginecore.registry.spelling import closest
+from enginecore.settings import TABLES, Loaded, load_registry, load_settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a component is to be checked.
+
+    Attributes:
+        settings: Its own settings.
+        engine: Further settings of the engine that it is checked in, as in `load_settings`: what it works with.
+        allow: As `plugins.allow`.
+        patience: Seconds to wait for what a right component does in milliseconds.
+        time_limit: Seconds for one check, after which it has failed, wherever it hangs.
+    """
+
+    settings: Mapping[str, Any] | None = None
+    engine: Mapping[str, Any] | None = None
+    allow: Sequence[str] | None = None
+    patience: float = 10.0
+    time_limit: float = 100.0
+
+    @property
+    def for_run(self) -> Mapping[str, Any]:
+        """Those that a single run depends on, as far as given."""
+        given = {"settings": self.settings, "engine": self.engine, "allow": self.allow}
+        return {name: value for name, value in given.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A component under check.
+
+    Attributes:
+        component: It.
+        loaded: Settings that choose it.
+        reference: What finds it: "kind:name", or "module:NAME" of one that is not installed.
+        options: As given.
+    """
+
+    component: Component
+    loaded: Loaded
+    reference: str
+    options: Options
+    _arguments: Mapping[str, Any]
+    _components: tuple[Component, ...]
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether a plugin offers it, so that other processes find it by its name."""
+        return not self._components
+
+    @property
+    def module(self) -> str | None:
+        """The module that an engine imports to find it; None: it was given as an object, from no such place."""
+        kind, name = self.component.kind, self.component.name
+        for record in self.loaded.registry.plugins:
+            if self.is_installed and any((c.kind, c.name) == (kind, name) for c in record.components):
+                return record.module
+        prefix = self.reference.partition(":")[0]
+        return None if prefix == kind else prefix
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for what should be there at once."""
+        return self.options.patience
+
+    @classmethod
+    def find(cls, component: Component | str, options: Options) -> "Subject":
+        """By object, as "kind:name" of one that is installed, or as "module:NAME" of a Component.
+
+        Raises:
+            ConfigurationError: the settings are wrong.
+            PluginError: there is no such component.
+        """
+        kind, name, given = _resolve(component, options)
+        arguments = {
+            "model": "oracle",
+            "executor.use": "oracle",
+            **(options.engine or {}),
+            f"{TABLES[kind]}.use": name,
+            **({f"{TABLES[kind]}.{name}": dict(options.settings)} if options.settings else {}),
+            **({} if options.allow is None else {"plugins.allow": list(options.allow)}),
+        }
+        components = () if given is None else (given,)
+        loaded = load_settings(arguments, components=components, environ={})
+        reference = component if isinstance(component, str) else _reference(component)
+        return cls(loaded.registry.get(kind, name), loaded, reference, options, arguments, components)
+
+    def load(self, more: Mapping[str, Any], components: Sequence[Component] = ()) -> Loaded:
+        """As `loaded`, with some settings and some components more."""
+        arguments = {**self._arguments, **more}
+        return load_settings(arguments, components=(*self._components, *components), environ={})
+
+
+def _reference(component: Component) -> str:
+    try:
+        return Located(component).importable_name()
+    except PluginError:
+        return f"{component.kind}:{component.name}"
+
+
+def _resolve(component: Component | str, options: Options) -> tuple[Kind, str, Component | None]:
+    """Kind and name, and the object if it is not installed under that name."""
+    if isinstance(component, str):
+        prefix, _, name = component.partition(":")
+        if not name:
+            raise ConfigurationError(
+                f"{component!r} names no component: write KIND:NAME, such as scheduler:fcfs, or MODULE:NAME of a "
+                "Component"
+            )
+        for kind in KINDS:
+            if kind == prefix:
+                return kind, name, None
+        if hint := closest(prefix, KINDS):
+            raise ConfigurationError(f"{component!r} begins with {prefix!r}, which is no kind of component{hint}")
+        component = locate(component).component
+    arguments = {} if options.allow is None else {"plugins.allow": list(options.allow)}
+    installed = [c for c in load_registry(arguments, environ={}).components(component.kind) if c.name == component.name]
+    if any(c is component for c in installed):
+        return component.kind, component.name, None
+    if installed:  # another one of that name is installed, perhaps an earlier state of it: the object is meant
+        component = replace(component, name=f"{component.name}_given")
+    return component.kind, component.name, component

@@ -1,0 +1,20 @@
+"""What is raised when a component breaks its contract."""
+
+from enginecore.errors import InvariantError
+from enginecore.plugin import Kind
+
+
+class BrokenRule(InvariantError):
+    """A component does not do what its interface says.
+
+    Attributes:
+        kind: Of the component.
+        rule: Name of the rule; the conformance kit has a check of this name.
+        seen: What happened.
+    """
+
+    def __init__(self, kind: Kind, rule: str, seen: str) -> None:
+        super().__init__(f"the {kind} breaks the rule {rule!r}: {seen}")
+        self.kind = kind
+        self.rule = rule
+        self.seen = seen
