@@ -3,8 +3,8 @@
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -17,8 +17,15 @@ from enginecore.conformance.checks import Violation
 from enginecore.conformance.trace import Trace
 from enginecore.core.watching import BrokenRule
 
-SHRINKING_TIME = 6.0
+SHRINKING_TIME = 4.0
 """Seconds for making one failing trace smaller."""
+ALL = settings(
+    phases=(Phase.generate, Phase.shrink),
+    database=None,
+    deadline=None,
+    verbosity=Verbosity.quiet,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @contextmanager
@@ -37,12 +44,14 @@ class Finding:
     """A trace on which a rule breaks.
 
     Attributes:
-        trace: The smallest that was found.
+        trace: It.
         error: What was seen on it.
+        family: Where it comes from.
     """
 
     trace: Trace
     error: BrokenRule
+    family: "Family"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,8 @@ class Exploration:
         self._findings: dict[str, Finding] | None = None
         self._current: Trace | None = None  # while one is being played
 
-    def findings(self) -> dict[str, Finding]:
+    @property
+    def findings(self) -> Mapping[str, Finding]:
         """What broke, by rule.
 
         Raises:
@@ -87,23 +97,26 @@ class Exploration:
                 raise Violation(f"an earlier check has not returned from this trace:\n{self._current}", "it ends")
             findings: dict[str, Finding] = {}
             for family in self._families:
-                self._explore(family, findings)
+                _look(family, lambda trace, family=family: self._note(trace, family, findings))
             for trace in self._examples:
-                error = self._attempt(trace)
-                if error is not None and error.rule not in findings:
-                    self._explore(Family(_subsets(trace), 30), findings)
-                    findings.setdefault(error.rule, Finding(trace, error))
+                self._note(trace, Family(_subsets(trace), 40), findings)
             self._findings = findings
         return self._findings
 
-    def _explore(self, family: Family, findings: dict[str, Finding]) -> None:
-        """Look for rules that break, one after the other, until no more do."""
-        while True:
-            search = _Search(self._attempt, known=set(findings))
-            search.run(family)
-            if search.finding is None:
-                return
-            findings[search.finding.error.rule] = search.finding
+    def _note(self, trace: Trace, family: Family, findings: dict[str, Finding]) -> bool:
+        error = self._attempt(trace)
+        if error is not None:
+            findings.setdefault(error.rule, Finding(trace, error, family))
+        return False
+
+    def smallest(self, rule: str) -> Finding | None:
+        """The smallest trace that breaks this rule, of those that are found in a few seconds; None: nothing broke it."""
+        finding = self.findings.get(rule)
+        if finding is None:
+            return None
+        shrinking = _Shrinking(self._attempt, finding)
+        _look(finding.family, shrinking.breaks)
+        return shrinking.finding
 
     def _attempt(self, trace: Trace) -> BrokenRule | None:
         self._current = trace
@@ -117,48 +130,43 @@ class Exploration:
         return None
 
 
+def _look(family: Family, breaks: Callable[[Trace], bool]) -> None:
+    """Let Hypothesis draw traces until one breaks something, then smaller ones."""
+    # none may be found; or it breaks only now and then, and what was seen first stands
+    with suppress(HypothesisException):
+        find(family.traces, breaks, settings=settings(ALL, max_examples=family.count), random=Random(0))
+
+
 def _subsets(trace: Trace) -> SearchStrategy[Trace]:
     """The same trace with some moves left out; at first hardly any."""
-    flags = st.tuples(*[st.sampled_from((False, *[True] * 40))] * len(trace.moves))
-    return flags.map(lambda kept: Trace(trace.conditions, tuple(itertools.compress(trace.moves, kept))))
+    flags = st.tuples(*[st.sampled_from((False, *[True] * 60))] * len(trace.moves))
+
+    @st.composite
+    def subset(draw: Callable[[SearchStrategy[tuple[bool, ...]]], tuple[bool, ...]]) -> Trace:
+        return Trace(trace.conditions, tuple(itertools.compress(trace.moves, draw(flags))))
+
+    return subset()
 
 
-class _Search:
-    """The search for a trace that breaks a rule of which no such trace is known."""
+class _Shrinking:
+    """The search for a smaller trace that breaks a rule.
 
-    def __init__(self, attempt: Callable[[Trace], BrokenRule | None], known: set[str]) -> None:
-        self.finding: Finding | None = None
+    Attributes:
+        finding: The smallest so far.
+    """
+
+    def __init__(self, attempt: Callable[[Trace], BrokenRule | None], finding: Finding) -> None:
+        self.finding = finding
         self._attempt = attempt
-        self._known = known
-        self._deadline = 0.0
+        self._deadline = time.monotonic() + SHRINKING_TIME
 
-    def run(self, family: Family) -> None:
-        """Look, and make what is found smaller."""
-        chosen = settings(
-            max_examples=family.count,
-            phases=(Phase.generate, Phase.shrink),
-            database=None,
-            derandomize=False,
-            deadline=None,
-            verbosity=Verbosity.quiet,
-            suppress_health_check=list(HealthCheck),
-        )
-        try:
-            find(family.traces, self._breaks, settings=chosen, random=Random(0))
-        except HypothesisException:  # none is found; or it breaks only now and then, and what was seen first stands
-            return
-
-    def _breaks(self, trace: Trace) -> bool:
-        if self.finding and time.monotonic() > self._deadline:
+    def breaks(self, trace: Trace) -> bool:
+        """Whether it does."""
+        if time.monotonic() > self._deadline:
             return False
         error = self._attempt(trace)
-        if error is None or error.rule in self._known:
-            return False
-        if self.finding is None:
-            self._deadline = time.monotonic() + SHRINKING_TIME
-            self.finding = Finding(trace, error)
-        if error.rule != self.finding.error.rule:
+        if error is None or error.rule != self.finding.error.rule:
             return False
         if trace.size <= self.finding.trace.size:
-            self.finding = Finding(trace, error)
+            self.finding = Finding(trace, error, self.finding.family)
         return True

@@ -47,7 +47,7 @@ class KVCacheBench:
 
     def broken_rules(self) -> list[str]:
         """Those that any trace broke."""
-        return list(self._exploration.findings())
+        return list(self._exploration.findings)
 
     def require_kept(self, rule: str) -> None:
         """Look at all traces.
@@ -55,7 +55,7 @@ class KVCacheBench:
         Raises:
             Violation: one of them broke this rule.
         """
-        finding = self._exploration.findings().get(rule)
+        finding = self._exploration.smallest(rule)
         if finding is None:
             return
         options = self.subject.options.for_run

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from enginecore.conformance.schedulers.traffic import Who, named
+from enginecore.conformance.schedulers.traffic import Draw, Who, named
 from enginecore.conformance.trace import Move, Trace
 
 SLOTS = 26
@@ -52,4 +52,11 @@ def _trace(num_blocks: int, block_size: int, caching: bool, moves: tuple[Move | 
 
 def traces(*, caching: bool) -> st.SearchStrategy[Trace]:
     """Random lives of requests, few of whose blocks differ."""
-    return st.one_of([_of_size(size, caching) for size in (2, 4, 1)])
+    sizes = st.one_of([_of_size(size, caching) for size in (2, 4, 1)])
+
+    @st.composite
+    def trace(draw: Draw) -> Trace:
+        drawn: Trace = draw(sizes)
+        return drawn
+
+    return trace()

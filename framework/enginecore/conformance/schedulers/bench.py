@@ -6,12 +6,12 @@ from enginecore.conformance.checks import Violation
 from enginecore.conformance.exploration import Exploration, Family
 from enginecore.conformance.parts import Parts
 from enginecore.conformance.schedulers.run import SchedulerRun
-from enginecore.conformance.schedulers.traffic import QUIET, WILD, grid, traces
+from enginecore.conformance.schedulers.traffic import QUIET, WILD, grid, stages, traces
 from enginecore.conformance.subject import Subject
 from enginecore.conformance.trace import Trace
 from enginecore.core.watching import BrokenRule
 
-NUM_QUIET, NUM_WILD = 90, 110
+NUM_QUIET, NUM_WILD = 80, 110
 """Traces that are drawn, without and with whatever can go wrong."""
 
 
@@ -31,7 +31,8 @@ class SchedulerBench:
         self.capabilities = scheduler.capabilities - ({"prefix_caching"} - manager.capabilities)
         quiet, wild = (traces(self.capabilities, kinds) for kinds in (QUIET, WILD))
         families = [Family(quiet, NUM_QUIET), Family(wild, NUM_WILD)]
-        self._exploration = Exploration(self.play, families, grid(self.capabilities))
+        examples = [*grid(self.capabilities), *stages(self.capabilities)]
+        self._exploration = Exploration(self.play, families, examples)
 
     def start(self, parts: Parts | None = None, **conditions: Any) -> SchedulerRun:
         """A run under conditions that go with the scheduler's capabilities."""
@@ -55,7 +56,7 @@ class SchedulerBench:
 
     def broken_rules(self) -> list[str]:
         """Those that any trace broke."""
-        return list(self._exploration.findings())
+        return list(self._exploration.findings)
 
     def require_kept(self, rule: str) -> None:
         """Look at all traces.
@@ -63,7 +64,7 @@ class SchedulerBench:
         Raises:
             Violation: one of them broke this rule.
         """
-        finding = self._exploration.findings().get(rule)
+        finding = self._exploration.smallest(rule)
         if finding is not None:
             self.fail(finding.trace, finding.error)
 

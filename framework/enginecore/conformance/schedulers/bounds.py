@@ -49,10 +49,10 @@ def lone_requests_may_fill_the_pool(bench: SchedulerBench) -> None:
 def long_prompts_do_not_thrash(bench: SchedulerBench) -> None:
     """Two prompts that do not fit side by side do not evict each other again and again."""
     run = bench.start(
-        num_blocks=20, max_num_seqs=4, max_num_batched_tokens=16, max_model_len=64, enable_prefix_caching=False
+        num_blocks=20, max_num_seqs=4, max_num_batched_tokens=16, max_model_len=80, enable_prefix_caching=False
     )
     for number in range(2):
-        run.add(f"r{number}", prompt([0, 1] * 7, 0), 4)
+        run.add(f"r{number}", prompt([0, 1] * 7, 0), 12)
     run.finish()
     preemptions = run.harness.scheduler.get_stats().num_preemptions
     if preemptions > MOST_PREEMPTIONS:

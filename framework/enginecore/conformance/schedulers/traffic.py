@@ -100,7 +100,7 @@ def conditions(draw: Draw, capabilities: frozenset[str]) -> dict[str, Any]:
     depth = draw(st.sampled_from((1, 2, 4))) if "batch_queue" in capabilities else 1
     caching = "prefix_caching" in capabilities and draw(st.sampled_from((True, True, False)))
     chosen: dict[str, Any] = {
-        "num_blocks": draw(st.sampled_from((9, 7, 12, 40))),
+        "num_blocks": draw(st.sampled_from((9, 7, 12, 40) if chunked else (9, 7, 20, 40))),
         "max_num_seqs": draw(st.sampled_from((3, 2, 6, 1))),
         "max_num_batched_tokens": draw(st.sampled_from((16, 8, 24))) if chunked else MAX_MODEL_LEN,
         "max_model_len": MAX_MODEL_LEN,
@@ -124,7 +124,12 @@ def traces(capabilities: frozenset[str], kinds: tuple[str, ...]) -> st.SearchStr
     """Traces of these kinds of moves; a kind that is named more often comes more often."""
     slot = st.one_of(st.none(), *(MOVES[kind] for kind in kinds))
     slots = st.tuples(*[slot] * SLOTS)
-    return st.builds(lambda chosen, moves: Trace(chosen, named(moves, "add")), conditions(capabilities), slots)
+
+    @st.composite
+    def trace(draw: Draw) -> Trace:
+        return Trace(draw(conditions(capabilities)), named(draw(slots), "add"))
+
+    return trace()
 
 
 def named(moves: tuple[Move | None, ...], arrival: str) -> tuple[Move, ...]:
@@ -142,7 +147,7 @@ def named(moves: tuple[Move | None, ...], arrival: str) -> tuple[Move, ...]:
     return tuple(result)
 
 
-def grid(capabilities: frozenset[str], num_requests: int = 9) -> list[Trace]:
+def grid(capabilities: frozenset[str], num_requests: int = 7) -> list[Trace]:
     """The same busy traffic in a tight pool, on every kind of executor that goes with these capabilities."""
     depths = (1, 2, 4) if "batch_queue" in capabilities else (1,)
     orders = (True, False) if "out_of_order" in capabilities else (True,)
@@ -166,6 +171,27 @@ def grid(capabilities: frozenset[str], num_requests: int = 9) -> list[Trace]:
         }
         made.append(Trace(chosen, busy_moves(seed, num_requests)))
     return made
+
+
+def stages(capabilities: frozenset[str]) -> list[Trace]:
+    """Traffic that chance rarely makes: faults beside neighbours, resets at any moment, prompts beyond the budget."""
+    depth = 2 if "batch_queue" in capabilities else 1
+    chosen: dict[str, Any] = {
+        "num_blocks": 40, "max_num_seqs": 4, "max_num_batched_tokens": MAX_MODEL_LEN, "max_model_len": MAX_MODEL_LEN,
+        "depth": depth, "feeds_tokens": True, "enable_chunked_prefill": "chunked_prefill" in capabilities,
+        "enable_prefix_caching": "prefix_caching" in capabilities,
+    }  # fmt: skip
+    arrivals = [Move("add", (f"r{number}", prompt([number % 2, 1, 0, 1, 1], number), 9)) for number in range(4)]
+    step = Move("step", (2,))
+    faults = [Move("fault", (kind, f"r{number}")) for number, kind in enumerate(("error", "drop", "unknown"))]
+    resets = [Move("reset"), step, Move("reset", (), {"running": True}), Move("step"), Move("submit")] * 3
+    return [
+        *(Trace(chosen, (*arrivals, Move("step", (steps,)), fault, step)) for fault in faults for steps in (1, 3)),
+        *(Trace({**chosen, "depth": number}, (*arrivals, step, *resets)) for number in {1, depth}),
+        Trace({**chosen, "enable_chunked_prefill": False}, (*arrivals, step)),
+        Trace({**chosen, "num_blocks": 18}, (*arrivals, Move("step", (4,)), Move("abort", ("r1", "r9", "r1")), step)),
+        Trace(chosen, (*arrivals, step, Move("end", ("r0", "r0"), {"reason": "error"}), Move("add", ("r0", [1], 3)))),
+    ]
 
 
 def busy_moves(seed: int, num_requests: int, *, cancels: float = 0.1) -> tuple[Move, ...]:
