@@ -62,7 +62,7 @@ class HashesWithoutOrder(_OwnHashes):
 
 
 class HashesByArithmetic(_OwnHashes):
-    """A polynomial of the tokens: [a + 31, b - 1] is [a, b]."""
+    """A polynomial of the tokens: [a + 1, b] is [a, b + 31]."""
 
     def content(self, tokens):
         value = 0

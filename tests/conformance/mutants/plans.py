@@ -6,6 +6,7 @@ from enginecore.scheduling.batch import Piece
 from enginecore.scheduling.plan import PlanDraft
 from enginecore.scheduling.planner import Planner
 from enginecore.scheduling.running import RunningSet
+from enginecore_schedulers.prefill_first import PrefillFirst
 from enginecore_schedulers.priority import Priority
 from tests.conformance.mutants.assembly import scheduler, table
 
@@ -216,13 +217,16 @@ class GrowsByPieces(Planner):
         pieces: list[Piece] = []
         for state in list(self._lives.running.prefilling):
             room = min(budget, split.prefill) - sum(piece.num_tokens for piece in pieces)
-            if room > 0 and state in self._lives.running.prefilling and self._reach(state, min(split.chunk, room)):
-                pieces += self._piece(state, min(split.chunk, room))
+            left = state.request.num_tokens - state.request.num_scheduled_tokens
+            tokens = min(split.chunk, room, left)
+            if tokens <= 0 or (tokens < left and not self._chunked):
+                break
+            if state in self._lives.running.prefilling and self._reach(state, tokens):
+                pieces += self._piece(state, tokens)
         return pieces
 
-    def _piece(self, state, room):
+    def _piece(self, state, tokens):
         request = state.request
-        tokens = min(request.num_tokens - request.num_scheduled_tokens, room)
         samples = request.num_scheduled_tokens + tokens == request.num_tokens
         request.num_scheduled_tokens += tokens
         if samples:
@@ -230,15 +234,15 @@ class GrowsByPieces(Planner):
             state.set_mark()
         return [Piece(state, tokens, samples)]
 
-    def _reach(self, state, room):
+    def _reach(self, state, tokens):
         lives, request = self._lives, state.request
-        end = min(request.num_tokens, request.num_scheduled_tokens + room)
+        end = request.num_scheduled_tokens + tokens
         while (block_ids := self._kv.allocate_slots(request, end)) is None:
             newest = lives.running.prefilling[len(lives.running.prefilling) - 1]
-            if newest is state:
-                return False
             lives.preempt(newest)
             lives.running.settle()
+            if newest is state:
+                return False
         if block_ids[0]:
             lives.hold(state, block_ids)
             lives.draft.grow(state, block_ids)
@@ -255,7 +259,7 @@ MUTANTS = table(
     (scheduler(LosesDeltasOnPreemption), 13),
     (scheduler(CountsWrittenTokensInDeltas), 26),
     (scheduler(SpendsWhatVictimsHad, policy=Priority), 13),
-    (scheduler(DecodesBeyondTheBudget), None),
+    (scheduler(DecodesBeyondTheBudget, policy=PrefillFirst), None),
     (scheduler(KeepsVictimsInThePlan, policy=Priority), 13),
     (scheduler(SchedulesUnknownTokens), 70),
     (scheduler(OverlapsChunks), None),

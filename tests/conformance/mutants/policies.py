@@ -258,3 +258,6 @@ POLICIES: tuple[tuple[type[SchedulingPolicy], int | None], ...] = (
 )
 
 MUTANTS = table(*((policy_component(name_of(policy), policy), case) for policy, case in POLICIES))
+
+RANKS_BY_HASH = MUTANTS["ranks_by_hash"][0]
+"""Where another process finds it."""

@@ -31,7 +31,7 @@ class Life:
         request: It.
         impossible: Whether it can never run.
         has_run: Whether workers have heard of it.
-        num_cached_tokens: As workers were told when they first heard of it.
+        num_cached_tokens: What its first admission found in the cache, as workers were told when they met it.
         has_spoken: Whether its client has got a token.
         ending: The reason and the error by which the engine ended it; its last word is due.
     """
@@ -117,7 +117,9 @@ class WatchedScheduler:
         for new in plan.new_requests:
             life = self._lives.get(new.request_id)
             if life and not life.has_run:
-                life.has_run, life.num_cached_tokens = True, new.num_computed_tokens
+                # one that lost its blocks in the very step that it got them was looked up before, too
+                looked_up = life.request.num_cached_tokens if new.resumed else new.num_computed_tokens
+                life.has_run, life.num_cached_tokens = True, looked_up
         self._stalled = plan.is_empty and not self._books.in_flight and bool(live)
         return plan
 
@@ -201,7 +203,7 @@ class WatchedScheduler:
             _broken("one_last_word", f"{out} says nothing")
         if not out.new_token_ids:
             return
-        right = {0} if life.has_spoken else {life.num_cached_tokens, life.request.num_cached_tokens}
+        right = {0} if life.has_spoken else {life.num_cached_tokens}
         if out.num_cached_tokens not in right:
             _broken(
                 "cached_tokens_are_told_once", f"{out} says num_cached_tokens = {out.num_cached_tokens}, not {right}"
