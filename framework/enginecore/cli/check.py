@@ -1,6 +1,8 @@
 """`enginecore check`: whether a component keeps its contract."""
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -33,6 +35,8 @@ def check(
     list_only: Annotated[bool, typer.Option("--list", help="Say what the checks are, and run none.")] = False,
 ) -> None:
     """Check a component against its contract. Exits with 1 if a rule is broken, or if an opt-out is not needed."""
+    if os.getcwd() not in sys.path:  # where MODULE:NAME is looked for, too
+        sys.path.insert(0, os.getcwd())
     prepared = prepare(component, skip=parse_opt_outs(skip or ()), only=only, engine=parse_overrides(overrides or ()))
     if list_only:
         _print_rules(prepared, as_json)
@@ -51,7 +55,7 @@ def _run(component: str, prepared: Sequence[PreparedCheck]) -> list[Result]:
     console = Console(stderr=True)
     if not console.is_terminal:
         return [item.run() for item in prepared]
-    results = []
+    results: list[Result] = []
     with console.status("") as status:
         for item in prepared:
             status.update(f"Checking {escape(component)}: {escape(str(item))} ({len(results) + 1} of {len(prepared)})")

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, find, settings
 from hypothesis import strategies as st
@@ -19,12 +21,13 @@ from enginecore.core.watching import BrokenRule
 
 SHRINKING_TIME = 4.0
 """Seconds for making one failing trace smaller."""
+HEALTH: Any = list(HealthCheck)
 ALL = settings(
     phases=(Phase.generate, Phase.shrink),
     database=None,
     deadline=None,
     verbosity=Verbosity.quiet,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=HEALTH,
 )
 
 
@@ -97,7 +100,7 @@ class Exploration:
                 raise Violation(f"an earlier check has not returned from this trace:\n{self._current}", "it ends")
             findings: dict[str, Finding] = {}
             for family in self._families:
-                _look(family, lambda trace, family=family: self._note(trace, family, findings))
+                _look(family, partial(self._note, family=family, findings=findings))
             for trace in self._examples:
                 self._note(trace, Family(_subsets(trace), 40), findings)
             self._findings = findings
@@ -110,7 +113,7 @@ class Exploration:
         return False
 
     def smallest(self, rule: str) -> Finding | None:
-        """The smallest trace that breaks this rule, of those that are found in a few seconds; None: nothing broke it."""
+        """The smallest trace that breaks this rule, as far as some seconds go; None: nothing broke it."""
         finding = self.findings.get(rule)
         if finding is None:
             return None

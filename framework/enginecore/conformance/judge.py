@@ -22,13 +22,13 @@ class Judge:
 
     def __init__(self, kind: Kind, rules: Mapping[str, str] | None = None) -> None:
         """`rules`: where they differ from `RULES`."""
-        self._kind = kind
+        self._kind: Kind = kind
         self._rules = {**RULES, **(rules or {})}
 
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, raised: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, BrokenRule) or not isinstance(error, Exception):
             return
         if isinstance(error, InvariantError):

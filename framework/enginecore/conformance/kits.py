@@ -45,5 +45,10 @@ def kit_of(kind: Kind) -> Kit:
         raise ConfigurationError(
             f"there is no kit for components of kind {kind!r}; there are kits for {', '.join(MODULES)}"
         )
-    kit: Kit = import_module(MODULES[kind]).KIT
+    try:
+        kit: Kit = import_module(MODULES[kind]).KIT
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise ConfigurationError("checks need Hypothesis: pip install 'enginecore[conformance]'") from error
     return kit

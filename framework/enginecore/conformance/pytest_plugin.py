@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="A setting of the engine that components are checked in, such as scheduler.NAME.KEY=VALUE. May be repeated.",
+        help="A setting of the engine that they are checked in, such as scheduler.NAME.KEY=VALUE. May be repeated.",
     )
     group.addoption(
         "--component-skip",

@@ -59,7 +59,7 @@ class DebugSettings(BaseModel):
     check_invariants: bool = Field(default=False, description="Check every component's books after every step. Slow.")
     check_components: bool = Field(
         default=False,
-        description="Check every call to and from the scheduler and the KV cache manager against their contracts. Slow.",
+        description="Check each call to and from scheduler and KV cache manager against their contracts. Slow.",
     )
 
 

@@ -81,7 +81,8 @@ class KeepsOneBack(PagedKVCacheManager):
 @mutant("allocation_takes_what_it_said")
 class CountsHitsAsFree(PagedKVCacheManager):
     def num_blocks_to_allocate(self, request: Any, num_tokens: int, prefix: Any = None) -> int:
-        return self._demand(request, num_tokens, prefix)[1]
+        num_new: int = self._demand(request, num_tokens, prefix)[1]
+        return num_new
 
 
 @mutant("a_prefix_stands_first")
@@ -148,8 +149,9 @@ class HitsInFull(PagedKVCacheManager):
     def _num_hittable_blocks(self, request: Any) -> int:
         if not self._uses_cache(request):
             return 0
-        self._keys.extend(request, request.num_tokens // self.block_size)
-        return request.num_tokens // self.block_size
+        num_blocks: int = request.num_tokens // self.block_size
+        self._keys.extend(request, num_blocks)
+        return num_blocks
 
 
 @hashed("hits_are_those_of_the_model")

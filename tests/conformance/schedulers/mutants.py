@@ -109,9 +109,7 @@ class CountsWhatIsInFlightAsComputed(ContinuousBatchingScheduler):
 
 
 def _feeds(context: Any) -> Any:
-    return ContinuousBatchingScheduler(
-        Fcfs(), replace(context, executor=replace(context.executor, feeds_tokens=True))
-    )
+    return ContinuousBatchingScheduler(Fcfs(), replace(context, executor=replace(context.executor, feeds_tokens=True)))
 
 
 add("only_known_tokens_are_scheduled", _feeds)
@@ -185,9 +183,10 @@ class LeaksWhatIsAborted(Careless):
     """Whoever is aborted before a token has come keeps the blocks."""
 
     def abort_requests(self, request_ids: Any) -> None:
-        kv, self._lives.kv = self._lives.kv, _NeverFrees(self._lives.kv)
+        lives: Any = self._lives
+        kv, lives.kv = lives.kv, _NeverFrees(lives.kv)
         super().abort_requests(request_ids)
-        self._lives.kv = kv
+        lives.kv = kv
 
 
 class _NeverFrees(Proxy):
@@ -430,7 +429,7 @@ class Polite(SchedulingPolicy):
 
 
 class LastComeFirst(SchedulingPolicy):
-    def rank(self, request: Any, scheduler: Any) -> int:
+    def rank(self, request: Any, scheduler: Any) -> Any:
         return -request.seq
 
 
@@ -452,7 +451,7 @@ class Turns(SchedulingPolicy):
 
 class Superstitious(SchedulingPolicy):
     def rank(self, request: Any, scheduler: Any) -> int:
-        return hash(request.request_id) % 7
+        return hash(str(request.request_id)) % 7
 
 
 class Archivist(Fcfs):

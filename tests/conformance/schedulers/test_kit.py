@@ -4,8 +4,10 @@ import json
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from enginecore.cli import build_app
@@ -48,7 +50,7 @@ def test_what_broke_is_printed_as_a_test_that_shows_it():
     head, _, code = result.seen.partition("A regression test:\n\n")
     assert "gets nothing" in head
     assert len(code.splitlines()) <= 14, code
-    test: dict = {}
+    test: dict[str, Any] = {}
     exec(code, test)
     # the printed name is one of a component that is installed or can be imported: this one stands in a dict
     test["SchedulerRun"] = lambda reference, **conditions: SchedulerRun(MUTANTS[LATE], **conditions)
@@ -66,7 +68,7 @@ def test_a_component_that_can_be_imported_is_printed_so_that_it_is_found():
     trace = Trace({"depth": 2}, (Move("add", ("r0", [1], 2), {"tenant": "a"}), Move("submit")))
     assert trace.as_test(SchedulerRun, "x", subject.reference, {"settings": {"a": 1}}).splitlines()[3:] == [
         "def test_x():",
-        '    run = SchedulerRun("tests.conformance.schedulers.mutants:PLAIN", settings={\'a\': 1}, depth=2)',
+        "    run = SchedulerRun(\"tests.conformance.schedulers.mutants:PLAIN\", settings={'a': 1}, depth=2)",
         '    run.add("r0", [1], 2, tenant="a")',
         "    run.submit()",
         "    run.finish()",
@@ -135,10 +137,8 @@ def test_traces_reach_what_the_rules_are_about():
 
 
 def test_an_earlier_check_that_hangs_is_shown():
-    from hypothesis import strategies as st
-
     trace = Trace({}, (Move("submit"),))
-    seen = []
+    seen: list[Trace] = []
 
     def play(trace):
         with pytest.raises(Violation, match=r"has not returned from this trace:\nTrace"):

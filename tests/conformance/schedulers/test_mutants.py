@@ -6,7 +6,6 @@ from enginecore.conformance import prepare
 from enginecore.conformance.schedulers import CHECKS, rules
 from tests.conformance.schedulers.mutants import MUTANTS
 
-
 PLAYED = {each.name for each in rules.CHECKS}
 """Those that traces are played for; a few of them run in the default set, with all that are staged."""
 SAMPLES = ("budget_is_kept", "policy_does_not_change_tokens-2")

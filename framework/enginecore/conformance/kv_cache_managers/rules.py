@@ -8,16 +8,16 @@ RULES: dict[str, str] = {
     "what_fits_is_allocated": "allocate_slots gives None only if too few blocks are free.",
     "allocation_takes_what_it_said": "allocate_slots takes as many free blocks as num_blocks_to_allocate says for the "
     "same arguments, those included that it pins.",
-    "a_prefix_stands_first": "The blocks of a prefix are shared, and stand first among those that allocate_slots gives.",
+    "a_prefix_stands_first": "The blocks of a prefix are shared, and stand first among those that are given.",
     "blocks_have_one_writer": "A block that is given out to be written is held by nobody: what is referenced is not "
     "evicted.",
     "conservation": "Free and referenced blocks are all blocks; a block is at most once in a table, and ids are in the "
     "pool.",
     "freed_blocks_come_back": "free gives up all of a request's blocks; those that nobody else holds are free. To free "
     "what holds none does nothing.",
-    "freeable_blocks_are_counted": "num_freeable_blocks counts the blocks that nobody else references, and none of keep.",
+    "freeable_blocks_are_counted": "num_freeable_blocks counts blocks that nobody else references, and none of keep.",
     "lookups_change_nothing": "get_computed_blocks and peek_cached_tokens say the same, and pin nothing.",
-    "the_last_token_is_computed": "A prefix is shorter than the request's known tokens, also if all of them are cached.",
+    "the_last_token_is_computed": "A prefix is shorter than the request's known tokens, also if all are cached.",
     "hits_are_those_of_the_model": "A hit holds exactly the request's own tokens, from the first on, block by block.",
     "salts_and_adapters_are_kept_apart": "What was written for another salt or another adapter is no hit.",
     "only_what_is_published_is_hit": "What was not published, or was before a reset, is no hit.",

@@ -2,6 +2,8 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from enginecore.conformance.chaos import Chaos
 from enginecore.conformance.checks import Violation, check
@@ -22,8 +24,10 @@ LOOK_ALIKES = (
     ([1, 23, 4, 5], [12, 3, 4, 5]),  # digits that run into one another
     ([-1, 2, 3, 4], [255, 2, 3, 4]),
 )
-IDENTITIES = ({}, {"salt": "x"}, {"adapter": "x"}, {"salt": "y"}, {"salt": ""}, {"salt": "x", "adapter": "x"},
-              {"salt": "None"}, {"adapter": ""})  # fmt: skip
+IDENTITIES: tuple[dict[str, Any], ...] = (
+    {}, {"salt": "x"}, {"adapter": "x"}, {"salt": "y"}, {"salt": ""}, {"salt": "x", "adapter": "x"}, {"salt": "None"},
+    {"adapter": ""},
+)  # fmt: skip
 FEW, MANY = 30, 130
 SLACK = 80
 """Objects more that 100 requests may leave."""
@@ -137,7 +141,7 @@ def double_frees_do_no_harm(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager")
 def ids_do_not_mix(bench: KVCacheBench) -> None:
-    """Blocks belong to a request, not to its id: an id may be in use again before its first owner's blocks are freed."""
+    """Blocks belong to a request, not to its id, which may be in use again before its first owner's are freed."""
     run = bench.start(num_blocks=8, block_size=4)
     run.start("r", range(1, 9))
     first = run.requests["r"]
@@ -167,9 +171,7 @@ def same_calls_give_the_same_blocks(bench: KVCacheBench) -> None:
 def tokens_are_right_under_chaos(bench: KVCacheBench) -> None:
     """Under a scheduling policy that decides everything at random, every request gets the tokens that it gets alone."""
     for number, (depth, in_order, caching) in enumerate(itertools.product((1, 4), (True, False), (True, False))):
-        parts = bench.parts.with_scheduler(
-            lambda context, seed=number: ContinuousBatchingScheduler(Chaos(seed), context)
-        )
+        parts = bench.parts.with_scheduler(partial(ContinuousBatchingScheduler, Chaos(number)))
         run = SchedulerRun.of(
             parts,
             {

@@ -36,8 +36,8 @@ def knob_checks(component: Component) -> tuple[Check[SchedulerBench], ...]:
 
 def _knob_check(component: Component, name: str) -> Check[SchedulerBench]:
     rule = (
-        f"The setting {name!r} does something: there is traffic on which another value gives other plans. Values are tried "
-        "by type; those in the field's examples first."
+        f"The setting {name!r} does something: there is traffic on which another value gives other plans. Values are "
+        "tried by type, those in the field's examples first."
     )
     return Check(
         f"setting_{name}_is_honoured", component.kind, frozenset(), rule, lambda bench: _require_effect(bench, name)

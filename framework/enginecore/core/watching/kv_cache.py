@@ -221,7 +221,7 @@ class WatchedKVCacheManager:
         if self._looked_up.get(request) != prefix:
             _scheduler_breaks(
                 "cached_prefixes_are_fresh",
-                f"request {request.request_id!r} brings {prefix}, which was not looked up for it since blocks were last "
+                f"request {request.request_id!r} brings {prefix}, which was not looked up for it since blocks were "
                 "allocated, published or freed",
             )
 

@@ -170,8 +170,8 @@ class WorkerBooks:
             _broken(
                 "spans_are_contiguous",
                 plan,
-                f"the delta of {delta.request_id!r} says num_computed_tokens = {delta.num_computed_tokens}; {row.cursor} "
-                "are scheduled so far",
+                f"the delta of {delta.request_id!r} says num_computed_tokens = {delta.num_computed_tokens}; "
+                f"{row.cursor} are scheduled so far",
             )
         for held, added in zip(row.blocks, delta.new_block_ids, strict=True):
             held += added
@@ -206,8 +206,8 @@ class WorkerBooks:
             _broken(
                 "spans_are_contiguous",
                 plan,
-                f"num_scheduled_tokens of {request.request_id!r} is {request.num_scheduled_tokens}; {row.cursor} of its "
-                "tokens are scheduled",
+                f"num_scheduled_tokens of {request.request_id!r} is {request.num_scheduled_tokens}; {row.cursor} of "
+                "its tokens are scheduled",
             )
 
     def settle(self, plan: SchedulerOutput) -> Sent:

@@ -1,16 +1,16 @@
 """A scheduler under watch: what it plans, whom it tells what, and whether its words agree."""
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from enginecore.core.watching.broken import BrokenRule
 from enginecore.core.watching.kv_cache import WatchedKVCacheManager
+from enginecore.core.watching.lives import Life, Lives, rows_of
 from enginecore.core.watching.plans import Row, Sent, WorkerBooks
 from enginecore.errors import InvalidRequestError
 from enginecore.interfaces import Outputs, Scheduler
 from enginecore.messages import (
-    EngineCoreOutput,
     FinishReason,
     GrammarOutput,
     ModelRunnerOutput,
@@ -21,27 +21,6 @@ from enginecore.plugin import SchedulerContext
 from enginecore.request import Request
 
 NOTHING = ModelRunnerOutput(step=-1)
-
-
-@dataclass(eq=False, slots=True)
-class Life:
-    """A request from its acceptance to its last word.
-
-    Attributes:
-        request: It.
-        impossible: Whether it can never run.
-        has_run: Whether workers have heard of it.
-        num_cached_tokens: What its first admission found in the cache, as workers were told when they met it.
-        has_spoken: Whether its client has got a token.
-        ending: The reason and the error by which the engine ended it; its last word is due.
-    """
-
-    request: Request
-    impossible: bool
-    has_run: bool = False
-    num_cached_tokens: int = 0
-    has_spoken: bool = False
-    ending: tuple[FinishReason, str | None] | None = None
 
 
 class WatchedScheduler:
@@ -58,8 +37,7 @@ class WatchedScheduler:
         self._manager.written = {}
         self._context = replace(context, kv_cache_manager=self._manager)
         self._books = WorkerBooks(self._context, self._manager)
-        self._lives: dict[str, Life] = {}  # whoever a last word is due to
-        self._refused: list[Life] = []  # whose word is due, and whose id somebody else has by now
+        self._lives = Lives(self._manager.num_blocks * self._manager.block_size)
         self._stalled = False
         self._scheduler = make(self._context)
 
@@ -80,10 +58,7 @@ class WatchedScheduler:
             raise
         if is_taken:
             _broken("ids_are_unique_among_the_live", f"{request.request_id!r} is accepted twice")
-        if before := self._lives.pop(request.request_id, None):
-            self._refused.append(before)
-        capacity = self._manager.num_blocks * self._manager.block_size
-        self._lives[request.request_id] = Life(request, impossible=request.num_prompt_tokens > capacity)
+        self._lives.add(request)
         self._stalled = False
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
@@ -92,7 +67,7 @@ class WatchedScheduler:
         self._scheduler.abort_requests(ids)
         for request_id in ids:
             if request_id in live:
-                self._lives.pop(request_id, None)
+                self._lives.live.pop(request_id, None)
         self._check_ended(ids, "abort_requests")
 
     def finish_requests(self, request_ids: Iterable[str], reason: FinishReason, error: str | None = None) -> None:
@@ -100,7 +75,7 @@ class WatchedScheduler:
         live = self._unfinished()
         self._scheduler.finish_requests(ids, reason, error)
         for request_id in ids:
-            if request_id in live and (life := self._lives.get(request_id)):
+            if request_id in live and (life := self._lives.live.get(request_id)):
                 life.ending = reason, error
         self._check_ended(ids, "finish_requests")
 
@@ -115,7 +90,7 @@ class WatchedScheduler:
         live = self._unfinished()
         self._books.read(plan, live)
         for new in plan.new_requests:
-            life = self._lives.get(new.request_id)
+            life = self._lives.live.get(new.request_id)
             if life and not life.has_run:
                 # one that lost its blocks in the very step that it got them was looked up before, too
                 looked_up = life.request.num_cached_tokens if new.resumed else new.num_computed_tokens
@@ -128,12 +103,12 @@ class WatchedScheduler:
 
     def update_from_output(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Outputs:
         sent = self._books.settle(scheduled)
-        due = {row: self._lives[row.request.request_id] for row in sent.pieces if self._is_live(row)}
+        due = {row: self._lives.live[row.request.request_id] for row in sent.pieces if self._is_live(row)}
         outputs = self._scheduler.update_from_output(scheduled, output)
         tokens = _tokens_of(sent, output)
         for row, life in due.items():
             self._check_told(row, life, tokens, output, outputs)
-        self._take(outputs, {row.request: tokens.get(row, []) for row in due if row in sent.sampled}, output)
+        self._lives.take(outputs, {row.request: tokens.get(row, []) for row in due if row in sent.sampled}, output)
         for row in due:
             self._check_computed(row, sent)
         self._check_words()
@@ -141,15 +116,15 @@ class WatchedScheduler:
 
     def take_outputs(self) -> Outputs:
         outputs = self._scheduler.take_outputs()
-        self._take(outputs, {}, NOTHING)
+        self._lives.take(outputs, {}, NOTHING)
         self._check_words()
-        if self._stalled and not outputs and self._lives:
+        if self._stalled and not outputs and self._lives.live:
             wake_time, now = self._scheduler.wake_time, self._context.clock.now()
             if wake_time is None or wake_time <= now:
                 _broken(
                     "progress_or_a_wake_time",
-                    f"nothing is planned, in flight or said, {list(self._lives)} wait, and wake_time is {wake_time} at "
-                    f"{now}",
+                    f"nothing is planned, in flight or said, {list(self._lives.live)} wait, and at {now} wake_time is "
+                    f"{wake_time}",
                 )
         self._stalled = False
         return outputs
@@ -157,7 +132,7 @@ class WatchedScheduler:
     # -- what is said ----------------------------------------------------------------------------------------------
 
     def _is_live(self, row: Row) -> bool:
-        life = self._lives.get(row.request.request_id)
+        life = self._lives.live.get(row.request.request_id)
         return life is not None and life.request is row.request and life.ending is None
 
     def _check_told(
@@ -170,71 +145,13 @@ class WatchedScheduler:
             if not told or told[-1].finish_reason is not FinishReason.ERROR:
                 _broken(
                     "faults_stay_with_their_request",
-                    f"step {output.step} gave {output.errors.get(request_id, tokens.get(row))} for {request_id!r}, whose "
-                    f"client is told {told}; right is an end by ERROR",
+                    f"step {output.step} gave {output.errors.get(request_id, tokens.get(row))} for {request_id!r}, and "
+                    f"its client is told {told}; right is an end by ERROR",
                 )
         elif row in tokens and not told:
             _broken(
                 "late_tokens_are_kept", f"step {output.step} gave {request_id!r} a token, and its client gets nothing"
             )
-
-    def _take(self, outputs: Outputs, sampled: dict[Request, list[int]], output: ModelRunnerOutput) -> None:
-        for client_index, due in outputs.items():
-            for out in due:
-                life = self._life_of(out)
-                if life is None:
-                    _broken("one_last_word", f"{out} for a request that has ended, was cancelled or never was")
-                if life.request.client_index != client_index:
-                    _broken("one_last_word", f"client {client_index} gets {out}, of client {life.request.client_index}")
-                self._check_tokens(life, out, sampled)
-                if out.finish_reason is not None:
-                    self._check_last_word(life, out, output)
-                    self._forget(life)
-        for life in [*self._lives.values(), *self._refused]:
-            if life.ending or life.impossible:
-                rule = "one_last_word" if life.ending else "impossible_requests_are_refused"
-                _broken(rule, f"{life.request!r} has ended or can never run, and its client is not told")
-
-    def _check_tokens(self, life: Life, out: EngineCoreOutput, sampled: dict[Request, list[int]]) -> None:
-        given = sampled.pop(life.request, [])
-        if out.new_token_ids != given[: len(out.new_token_ids)]:
-            _broken("policy_does_not_change_tokens", f"{out}; the step gave it {given}")
-        if not out.new_token_ids and out.finish_reason is None:
-            _broken("one_last_word", f"{out} says nothing")
-        if not out.new_token_ids:
-            return
-        right = {0} if life.has_spoken else {life.num_cached_tokens}
-        if out.num_cached_tokens not in right:
-            _broken(
-                "cached_tokens_are_told_once", f"{out} says num_cached_tokens = {out.num_cached_tokens}, not {right}"
-            )
-        life.has_spoken = True
-
-    def _check_last_word(self, life: Life, out: EngineCoreOutput, output: ModelRunnerOutput) -> None:
-        request, reason = life.request, out.finish_reason
-        if life.ending is not None and (reason, out.error) != life.ending:
-            _broken("one_last_word", f"{out}; the engine ended it with {life.ending}")
-        if reason is FinishReason.ERROR and not out.error:
-            _broken("impossible_requests_are_refused", f"{out} does not say what is wrong")
-        if reason is FinishReason.ERROR and life.ending is None and life.has_run:
-            at_fault = request.request_id in output.errors or len(_rows_of(output, request.request_id)) != 1
-            outgrown = request.num_tokens >= self._manager.num_blocks * self._manager.block_size
-            if not at_fault and not outgrown:
-                _broken("faults_stay_with_their_request", f"{out}; step {output.step} gave no error of it")
-        if reason in (FinishReason.STOP, FinishReason.LENGTH):
-            right = request.finish_reason, request.stop_reason
-            if (reason, out.stop_reason) != right:
-                _broken("one_last_word", f"{out}; Request.append says {right}")
-
-    def _life_of(self, out: EngineCoreOutput) -> Life | None:
-        owed = (life for life in self._refused if life.request.request_id == out.request_id)
-        return next(owed, self._lives.get(out.request_id))
-
-    def _forget(self, life: Life) -> None:
-        if life in self._refused:
-            self._refused.remove(life)
-        else:
-            del self._lives[life.request.request_id]
 
     def _check_computed(self, row: Row, sent: Sent) -> None:
         request = row.request
@@ -251,9 +168,10 @@ class WatchedScheduler:
     def _check_words(self) -> None:
         """What is said of the whole, when nothing is due to anybody."""
         live = self._unfinished()
-        if list(live) != list(self._lives):
+        if list(live) != list(self._lives.live):
             _broken(
-                "unfinished_requests_are_listed", f"unfinished_requests are {list(live)}; right is {list(self._lives)}"
+                "unfinished_requests_are_listed",
+                f"unfinished_requests are {list(live)}; right is {list(self._lives.live)}",
             )
         untold = [i for i, row in self._books.rows.items() if live.get(i) is not row.request or row.is_preempted]
         right = bool(live or untold or self._books.in_flight)
@@ -310,14 +228,9 @@ class WatchedScheduler:
         self._scheduler.check_invariants()
 
 
-def _rows_of(output: ModelRunnerOutput, request_id: str) -> list[int]:
-    rows = zip(output.request_ids, output.sampled_token_ids, strict=False)
-    return [token for row_id, tokens in rows if row_id == request_id for token in tokens]
-
-
 def _tokens_of(sent: Sent, output: ModelRunnerOutput) -> dict[Row, list[int]]:
     """What came back for each row whose token was to come back; nothing for one that the executor left out."""
-    return {row: _rows_of(output, row.request.request_id) for row in sent.sampled}
+    return {row: rows_of(output, row.request.request_id) for row in sent.sampled}
 
 
 def _broken(rule: str, seen: str) -> NoReturn:
