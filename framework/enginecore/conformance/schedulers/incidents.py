@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from enginecore.conformance.schedulers.traffic import MAX_MODEL_LEN, prompt
+from enginecore.conformance.schedulers.traffic import MAX_MODEL_LEN, VOCABULARY, prompt
 from enginecore.conformance.trace import Move, Trace
 
 SUBMIT, SETTLE, STEP = Move("submit"), Move("settle"), Move("step")
@@ -13,14 +13,30 @@ LONG = prompt([0, 1, 0, 0, 1, 1, 0], 0)
 
 def incidents(capabilities: frozenset[str]) -> list[Trace]:
     """For schedulers of these capabilities."""
+    made = [_odd_requests(chunked="chunked_prefill" in capabilities)]
     if "chunked_prefill" not in capabilities:
-        return []
-    made = [_more_decodes_than_budget(), _rejected_mid_prompt()]
+        return made
+    made += [_more_decodes_than_budget(), _rejected_mid_prompt()]
     if "prefix_caching" in capabilities:
         made += _displaced_mid_prompt()
     if "batch_queue" in capabilities:
         made += [_piece_of_the_past(depth) for depth in (2, 3)]
     return made
+
+
+def _odd_requests(*, chunked: bool) -> Trace:
+    """No output, one that stops at once, one that may not; an id that is taken; one that waits when it is ended."""
+    everything = list(range(1, VOCABULARY))
+    arrivals = (
+        Move("add", ("r0", prompt([0], 1), 0)),
+        Move("add", ("r1", prompt([1], 1), 6), {"stop": everything, "client_index": 1}),
+        Move("add", ("r2", prompt([0, 1], 0), 6), {"stop": everything, "min_tokens": 3}),
+        Move("add", ("r1", prompt([0], 2), 3)),
+        Move("add", ("r3", prompt([0, 1], 3), 6), {"client_index": 1}),
+    )
+    moves = (*arrivals, SUBMIT, Move("end", ("r3", "r2"), {"reason": "error"}), STEP)
+    limit = {} if chunked else {"enable_chunked_prefill": False, "max_num_batched_tokens": MAX_MODEL_LEN}
+    return _trace(moves, max_num_seqs=3, **limit)
 
 
 def _more_decodes_than_budget() -> Trace:
