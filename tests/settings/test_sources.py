@@ -41,7 +41,7 @@ def test_defaults():
         "tokenization": "auto",
     }
     assert tables["plugins"] == {"allow": None, "block": ()}
-    assert tables["debug"] == {"check_invariants": False}
+    assert tables["debug"] == {"check_invariants": False, "check_components": False}
 
 
 def test_precedence_and_origin(tmp_path):
