@@ -353,6 +353,14 @@ def test_fault_error():
     assert list(output.errors) == ["a"]
 
 
+@pytest.mark.parametrize("kind", ["error", "reject"])
+def test_fault_amid_a_prompt(kind):
+    bench = make_oracle(faults=[Fault(kind=kind, request_id="a")])
+    output = bench.result(bench.submit({"a": 3, "b": 6}, new=[new(), new("b", blocks=(2, 3))]))
+    assert (output.request_ids, output.sampled_token_ids) == (["b"], [EXPECTED[:1]])
+    assert list(output.errors) == (["a"] if kind == "reject" else [])  # the one waits until a is sampled
+
+
 def test_fault_unknown():
     output = run_two(make_oracle(faults=[Fault(kind="unknown", request_id="ghost")]))
     assert output.request_ids == ["a", "b", "ghost"]

@@ -15,6 +15,7 @@ from enginecore.plugin import CAPABILITIES, Component, ComponentSettings
 from enginecore.scheduling import ContinuousBatchingScheduler, SchedulingPolicy, policy_component
 from enginecore_schedulers.fcfs import Fcfs
 from enginecore_schedulers.priority import Priority
+from tests.conformance.mutants import SCHEDULERS
 
 MUTANTS: dict[str, Component] = {}
 """By the check that catches it, and a number if there are several."""
@@ -478,6 +479,13 @@ for _caught_by, _policy in (
     ("setting_patience_is_honoured", Deaf),
 ):
     MUTANTS[_caught_by] = policy_component(_caught_by.replace("_", "-"), _policy)
+
+for _caught_by, _name in (
+    ("preemptions_are_counted", "counts_no_preemptions"),
+    ("real_time_does_not_count", "delays_by_the_wall_clock"),
+    ("light_requests_do_not_starve_a_heavy_one", "skips_the_heavy_for_ever"),
+):
+    MUTANTS[_caught_by] = SCHEDULERS[_name][0]
 
 PLAIN = policy_component("plain", Fcfs)
 CHAOS = policy_component("chaos", lambda seed=0: Chaos(seed), settings=ComponentSettings)

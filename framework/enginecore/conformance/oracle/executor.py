@@ -1,7 +1,7 @@
 """The oracle as an Executor: futures that end on the engine's clock, in order, and the life cycle."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,7 +64,7 @@ class OracleExecutor:
         self._decoder = msgspec.msgpack.Decoder(SchedulerOutput)
         self._faults = FaultInjector(settings.faults)
         self._in_flight: deque[_Batch] = deque()
-        self._unsampled: dict[int, list[str]] = {}
+        self._unsampled: dict[int, tuple[list[str], Collection[str]]] = {}
         self._history: list[StepTrace] = []
         self._last_returned = -1
         self._idle_from = [0.0] * settings.stages
@@ -135,7 +135,7 @@ class OracleExecutor:
         future: Future[ModelRunnerOutput] = Future()
         if step not in self._unsampled:
             raise InvariantError(f"sample_tokens(step={step}): no such step waits to be sampled: {[*self._unsampled]}")
-        future.set_result(self._sample(step, self._unsampled.pop(step)))
+        future.set_result(self._sample(step, *self._unsampled.pop(step)))
         self._last_returned = step
         return future
 
@@ -211,13 +211,13 @@ class OracleExecutor:
         if self._verifier:
             self._verifier.check_step(plan)
         if self._settings.two_phase and plan.num_scheduled_tokens:
-            self._unsampled[plan.step] = ended
+            self._unsampled[plan.step] = ended, plan.num_scheduled_tokens.keys()
             return None
-        return self._sample(plan.step, ended)
+        return self._sample(plan.step, ended, plan.num_scheduled_tokens.keys())
 
-    def _sample(self, step: int, request_ids: list[str]) -> ModelRunnerOutput:
+    def _sample(self, step: int, request_ids: list[str], computed: Collection[str]) -> ModelRunnerOutput:
         output = self._get_worker().sample(step, request_ids)
-        self._faults.distort(output)
+        self._faults.distort(output, computed)
         if self._settings.record:
             next(trace for trace in reversed(self._history) if trace.plan.step == step).output = output
         return output

@@ -1,6 +1,6 @@
 """What the oracle can be made to do wrong."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from enginecore.conformance.oracle.settings import Fault
 from enginecore.messages import ModelRunnerOutput
@@ -27,10 +27,11 @@ class FaultInjector:
             self._faults.remove(fault)
         return fault
 
-    def distort(self, output: ModelRunnerOutput) -> None:
-        """Change an output in place by the faults that are due."""
+    def distort(self, output: ModelRunnerOutput, computed: Collection[str]) -> None:
+        """Change an output in place by the faults that are due; its step computed tokens of these requests."""
         for fault in [fault for fault in self._faults if fault.kind not in ("fail", "die")]:
-            if output.step >= fault.step and (fault.kind == "unknown" or fault.request_id in output.request_ids):
+            members = computed if fault.kind == "reject" else output.request_ids
+            if output.step >= fault.step and (fault.kind == "unknown" or fault.request_id in members):
                 self._faults.remove(fault)
                 self._apply(fault, output)
 
@@ -39,8 +40,9 @@ class FaultInjector:
             output.request_ids.append(fault.request_id)
             output.sampled_token_ids.append([0])
             return
-        row = output.request_ids.index(fault.request_id)
-        del output.request_ids[row], output.sampled_token_ids[row]
+        if fault.request_id in output.request_ids:
+            row = output.request_ids.index(fault.request_id)
+            del output.request_ids[row], output.sampled_token_ids[row]
         output.logprobs.pop(fault.request_id, None)
-        if fault.kind == "error":
+        if fault.kind in ("error", "reject"):
             output.errors[fault.request_id] = f"the oracle was told to fail request {fault.request_id!r}"

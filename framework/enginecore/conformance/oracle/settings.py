@@ -12,15 +12,16 @@ class Fault(BaseModel):
 
     Attributes:
         kind: `drop` leaves the row of the request out of the step's output; `error` names the request in its
-            `errors`; `unknown` adds a row for an id that was not scheduled; `fail` makes the step's future raise;
-            `die` does the same and reports the executor as dead.
-        request_id: Whose row. `drop` and `error` wait for a step that samples it.
+            `errors`; `reject` does so whether it is sampled or not; `unknown` adds a row for an id that was not
+            scheduled; `fail` makes the step's future raise; `die` does the same and reports the executor as dead.
+        request_id: Whose row. `drop` and `error` wait for a step that samples it, `reject` for one that computes tokens
+            of it.
         step: Nothing happens before this step.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["drop", "error", "unknown", "fail", "die"]
+    kind: Literal["drop", "error", "reject", "unknown", "fail", "die"]
     request_id: str = ""
     step: int = 0
 
@@ -28,7 +29,7 @@ class Fault(BaseModel):
     def _check_request_id(self) -> "Fault":
         if (self.kind in ("fail", "die")) == bool(self.request_id):
             raise ValueError(f"a fault of kind {self.kind!r} with request_id {self.request_id!r}: "
-                             "drop, error and unknown need a request_id, fail and die have none")  # fmt: skip
+                             "drop, error, reject and unknown need a request_id, fail and die have none")  # fmt: skip
         return self
 
 

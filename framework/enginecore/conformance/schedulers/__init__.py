@@ -9,7 +9,7 @@ from typing import Any
 
 from enginecore.conformance.checks import Check, checks_of
 from enginecore.conformance.kits import Kit, MakeBench
-from enginecore.conformance.schedulers import abilities, bounds, repetition, rules, weight
+from enginecore.conformance.schedulers import abilities, bounds, moments, repetition, rules, weight
 from enginecore.conformance.schedulers.bench import SchedulerBench
 from enginecore.conformance.schedulers.knobs import knob_checks
 from enginecore.conformance.schedulers.run import SchedulerRun
@@ -18,7 +18,7 @@ from enginecore.plugin import Component
 
 __all__ = ["CHECKS", "KIT", "SchedulerRun"]
 
-CHECKS: tuple[Check[Any], ...] = (*rules.CHECKS, *checks_of(abilities, bounds, repetition, weight))
+CHECKS: tuple[Check[Any], ...] = (*rules.CHECKS, *checks_of(abilities, bounds, moments, repetition, weight))
 """All checks of schedulers. A component has one more for each of its own settings."""
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from enginecore.conformance.checks import Violation
 from enginecore.conformance.exploration import Exploration, Family
 from enginecore.conformance.parts import Parts
+from enginecore.conformance.schedulers.incidents import incidents
 from enginecore.conformance.schedulers.run import SchedulerRun
 from enginecore.conformance.schedulers.traffic import QUIET, WILD, grid, stages, traces
 from enginecore.conformance.subject import Subject
@@ -31,7 +32,7 @@ class SchedulerBench:
         self.capabilities = scheduler.capabilities - ({"prefix_caching"} - manager.capabilities)
         quiet, wild = (traces(self.capabilities, kinds) for kinds in (QUIET, WILD))
         families = [Family(quiet, NUM_QUIET), Family(wild, NUM_WILD)]
-        examples = [*grid(self.capabilities), *stages(self.capabilities)]
+        examples = [*grid(self.capabilities), *stages(self.capabilities), *incidents(self.capabilities)]
         self._exploration = Exploration(self.play, families, examples)
 
     def start(self, parts: Parts | None = None, **conditions: Any) -> SchedulerRun:

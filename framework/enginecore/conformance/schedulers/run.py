@@ -143,7 +143,9 @@ class SchedulerRun:
             self.harness.clock.wait(deadline=self.harness.clock.now() + seconds)
 
     def fault(self, kind: str, request_id: str) -> None:
-        """Let the executor go wrong: "drop" or "error" the next token of a request, or make one of "unknown"."""
+        """Let the executor go wrong: "drop" or "error" the next token of a request, "reject" it in its next step,
+        or make a token of an "unknown" one.
+        """
         with Judge("scheduler"):
             self.harness.executor.collective_rpc(
                 "inject", Fault.model_validate({"kind": kind, "request_id": request_id})

@@ -92,7 +92,9 @@ class WatchedScheduler:
         for new in plan.new_requests:
             life = self._lives.live.get(new.request_id)
             if life and not life.has_run:
-                life.has_run, life.num_cached_tokens = True, new.num_computed_tokens
+                # one that lost its blocks in the very step that it got them was looked up before, too
+                looked_up = life.request.num_cached_tokens if new.resumed else new.num_computed_tokens
+                life.has_run, life.num_cached_tokens = True, looked_up
         self._stalled = plan.is_empty and not self._books.in_flight and bool(live)
         return plan
 
