@@ -41,7 +41,11 @@ def check(
     if list_only:
         _print_rules(prepared, as_json)
         return
-    results = _run(component, prepared)
+    try:
+        results = _run(component, prepared)
+    finally:
+        for item in prepared:
+            item.close()
     if as_json:
         typer.echo(json.dumps([_as_plain(result) for result in results], indent=2))
     else:
@@ -77,17 +81,18 @@ def _print_results(component: str, results: Sequence[Result]) -> None:
     console = Console()
     table = Table()
     table.add_column("check", no_wrap=True)
-    table.add_column("outcome", overflow="fold")
+    table.add_column("outcome")
     table.add_column("seconds", justify="right")
     for result in results:
         outcome = f"[{_COLOURS[result.outcome]}]{result.outcome}[/]"
-        outcome += escape(f": {result.reason}") if result.reason else ""
         table.add_row(escape(result.check.name), outcome, f"{result.seconds:.2f}")
     console.print(table)
-    failed = [result for result in results if result.outcome == "failed"]
-    for result in failed:
-        console.print(f"\n{escape(str(result))}", soft_wrap=True, highlight=False)
-    console.print(f"\n{escape(component)}: {len(results) - len(failed)} of {len(results)} checks passed")
+    skipped, failed = ([each for each in results if each.outcome == outcome] for outcome in ("skipped", "failed"))
+    for result in (*skipped, *failed):
+        console.print(escape(str(result)), soft_wrap=True, highlight=False)
+    num_passed = len(results) - len(skipped) - len(failed)
+    ending = f", {len(skipped)} skipped" if skipped else ""
+    console.print(f"\n{escape(component)}: {num_passed} of {len(results)} checks passed{ending}")
 
 
 def _as_plain(result: Result) -> dict[str, Any]:

@@ -18,7 +18,7 @@ From the command line: `enginecore check scheduler:NAME`, or `pytest --pyargs en
 scheduler:NAME`.
 
 - `front_doors`: those above; `kits`: which kinds there is a kit for.
-- `schedulers`, `victims`, `kv_cache_managers`, `evictions`, `transports`: the kits.
+- `schedulers`, `victims`, `kv_cache_managers`, `evictions`, `executors`, `transports`: the kits.
 - `checks`: named checks, and what comes of them; what kits are made of.
 - `trace`: what happens to a scheduler, as a few lines that can be pasted into a test.
 - `oracle`: an executor whose tokens are right only if every block, slot and token was handled right.

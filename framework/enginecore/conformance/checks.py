@@ -98,7 +98,7 @@ class Result:
         outcome: How it ended.
         seen: What was seen, if it failed.
         right: What would be right, if it failed.
-        reason: Why it is opted out of, if it is: "skipped" is a check that failed, as was to be expected.
+        reason: Why it was skipped: it is opted out of, and failed, as was to be expected; or it is not applicable.
         seconds: How long it took.
     """
 
@@ -199,7 +199,7 @@ def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) ->
     if error is None:
         return Result(check=item, outcome="passed", seconds=seconds)
     if isinstance(error, NotApplicable):
-        return Result(check=item, outcome="skipped", reason=str(error), seconds=seconds)
+        return Result(check=item, outcome="skipped", reason=f"not applicable: {error}", seconds=seconds)
     if isinstance(error, Violation):
         seen, right = error.seen, error.right
     elif isinstance(error, InvariantError):

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
+from unittest import SkipTest
 
 from enginecore.conformance.checks import Check, Report, Result, choose, run_check
-from enginecore.conformance.kits import MakeBench, kit_of
-from enginecore.conformance.subject import Options, Subject
+from enginecore.conformance.kits import Kit, MakeBench, kit_of
+from enginecore.conformance.subject import Subject, kind_of
 from enginecore.plugin import Component
 
 
@@ -18,19 +19,22 @@ class PreparedCheck:
         reason: Why its rule need not hold; empty: it must.
     """
 
-    def __init__(self, check: Check[Any], make_bench: MakeBench, *, reason: str, time_limit: float) -> None:
+    def __init__(self, check: Check[Any], subject: Subject, make_bench: MakeBench, *, reason: str) -> None:
         self.check = check
         self.reason = reason
+        self._subject = subject
         self._make_bench = make_bench
-        self._time_limit = time_limit
 
     def __str__(self) -> str:
         return self.check.name
 
     def run(self) -> Result:
-        """What comes of it. One that is opted out of has failed if it passes: the opt-out is out of date."""
-        result = run_check(self.check, lambda: self._make_bench(self.check), self._time_limit)
-        if not self.reason:
+        """What comes of it. One that is opted out of has failed if it passes: the opt-out is out of date.
+
+        One that turns out not to be for this component is skipped, opted out of or not.
+        """
+        result = self._attempt()
+        if not self.reason or result.outcome == "skipped":
             return result
         if result.outcome == "failed":
             return replace(result, outcome="skipped", reason=self.reason)
@@ -42,8 +46,22 @@ class PreparedCheck:
 
         Raises:
             InvariantError: the rule is broken: what it says, what was seen, and what would be right.
+            SkipTest: it turns out not to be for this component; pytest and unittest count the test as skipped.
         """
-        run_check(self.check, lambda: self._make_bench(self.check), self._time_limit).require()
+        result = self._attempt()
+        if result.outcome == "skipped":
+            raise SkipTest(result.reason)
+        result.require()
+
+    def close(self) -> None:
+        """Clear away what this check shares with those prepared with it, such as a model; they can still be run."""
+        self._subject.clearing.close()
+
+    def _attempt(self) -> Result:
+        result = run_check(self.check, lambda: self._make_bench(self.check), self._subject.options.time_limit)
+        if result.outcome == "failed":
+            self.close()  # in what state that is, nobody knows
+        return result
 
 
 def prepare(
@@ -60,24 +78,29 @@ def prepare(
         skip: Opt-outs: why a rule need not hold, by name of the check. They are strict: a check that is opted out of
             and passes has failed.
         only: Names of the checks that are wanted; None: all.
-        **options: The fields of `Options`: `settings`, `engine`, `allow`, `patience`, `time_limit`.
+        **options: The fields of `Options`: `settings`, `engine`, `allow`, `patience`, `time_limit`; for executors those
+            of `executors.ExecutorOptions`, which has `virtual` and `workers` besides.
 
     Raises:
         ConfigurationError: the settings are wrong, there is no kit for this kind, `skip` or `only` names no check of
             this component, or `skip` gives no reason.
         PluginError: there is no such component.
     """
-    return _prepare(Subject.find(component, Options(**options)), skip, only)
+    return _prepare(*_find(component, options), skip, only)
+
+
+def _find(component: Component | str, options: Mapping[str, Any]) -> tuple[Kit, Subject]:
+    kit = kit_of(kind_of(component))
+    return kit, Subject.find(component, kit.options(**options))
 
 
 def _prepare(
-    subject: Subject, skip: Mapping[str, str] | None, only: Collection[str] | None
+    kit: Kit, subject: Subject, skip: Mapping[str, str] | None, only: Collection[str] | None
 ) -> tuple[PreparedCheck, ...]:
-    kit = kit_of(subject.component.kind)
-    chosen = choose(kit.checks_for(subject.component), subject.component.capabilities, skip or {}, only)
+    capabilities = subject.component.capabilities | kit.found_out
+    chosen = choose(kit.checks_for(subject.component), capabilities, skip or {}, only)
     make_bench = kit.benches(subject)
-    time_limit = subject.options.time_limit
-    return tuple(PreparedCheck(item, make_bench, reason=reason, time_limit=time_limit) for item, reason in chosen)
+    return tuple(PreparedCheck(item, subject, make_bench, reason=reason) for item, reason in chosen)
 
 
 def check_component(
@@ -91,9 +114,11 @@ def check_component(
 
     `print` the report to read it; its `require()` raises if a check failed.
     """
-    subject = Subject.find(component, Options(**options))
-    prepared = _prepare(subject, skip, only)
-    return Report(f"{subject.component.kind} {subject.component.name!r}", tuple(item.run() for item in prepared))
+    kit, subject = _find(component, options)
+    prepared = _prepare(kit, subject, skip, only)
+    with subject.clearing:
+        results = tuple(item.run() for item in prepared)
+    return Report(f"{subject.component.kind} {subject.component.name!r}", results)
 
 
 def parametrize(component: Component | str, **options: Any) -> Callable[[Any], Any]:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from enginecore.conformance.checks import Bench, Check
-from enginecore.conformance.subject import Subject
+from enginecore.conformance.subject import Options, Subject
 from enginecore.errors import ConfigurationError
 from enginecore.plugin import Component, Kind
 
@@ -15,6 +15,7 @@ MODULES: Mapping[Kind, str] = {
     "victim": "enginecore.conformance.victims",
     "kv_cache_manager": "enginecore.conformance.kv_cache_managers",
     "eviction": "enginecore.conformance.evictions",
+    "executor": "enginecore.conformance.executors",
     "transport": "enginecore.conformance.transports",
 }
 """Modules with a `KIT`, by kind. Imported when a component of that kind is checked."""
@@ -28,11 +29,17 @@ class Kit:
 
     Attributes:
         checks_for: The checks of a component, before its capabilities choose among them.
-        benches: For a subject, what makes the bench of each check. What a subject's checks share is made in here.
+        benches: For a subject, what makes the bench of each check. What a subject's checks share is made in here;
+            what of it must be cleared away goes onto the subject's `clearing`.
+        options: How such a component may be checked: `Options`, or a class that adds what this kind needs.
+        found_out: What only a component that is built can tell of itself. Checks that need it are prepared for all
+            components of the kind, and raise `NotApplicable`.
     """
 
     checks_for: Callable[[Component], tuple[Check[Any], ...]]
     benches: Callable[[Subject], MakeBench]
+    options: type[Options] = Options
+    found_out: frozenset[str] = frozenset()
 
 
 def kit_of(kind: Kind) -> Kit:

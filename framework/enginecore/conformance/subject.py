@@ -1,7 +1,8 @@
 """The component that is checked, and settings that choose it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from enginecore.errors import ConfigurationError, PluginError
@@ -45,6 +46,7 @@ class Subject:
         loaded: Settings that choose it.
         reference: What finds it: "kind:name", or "module:NAME" of one that is not installed.
         options: As given.
+        clearing: What checks share, and what clears it away. They can be run again after that.
     """
 
     component: Component
@@ -53,6 +55,7 @@ class Subject:
     options: Options
     _arguments: Mapping[str, Any]
     _components: tuple[Component, ...]
+    clearing: ExitStack = field(default_factory=ExitStack, compare=False, repr=False)
 
     @property
     def is_installed(self) -> bool:
@@ -102,6 +105,16 @@ class Subject:
         return load_settings(arguments, components=(*self._components, *components), environ={})
 
 
+def kind_of(component: Component | str) -> Kind:
+    """Of an object, of "kind:name", or of what "module:NAME" finds.
+
+    Raises:
+        ConfigurationError: the text is neither of these.
+        PluginError: there is no such component.
+    """
+    return _named(component)[0] if isinstance(component, str) else component.kind
+
+
 def _reference(component: Component) -> str:
     try:
         return Located(component).importable_name()
@@ -109,21 +122,29 @@ def _reference(component: Component) -> str:
         return f"{component.kind}:{component.name}"
 
 
+def _named(reference: str) -> tuple[Kind, str, Component | None]:
+    """Kind and name, and the object if it is found by module."""
+    prefix, _, name = reference.partition(":")
+    if not name:
+        raise ConfigurationError(
+            f"{reference!r} names no component: write KIND:NAME, such as scheduler:fcfs, or MODULE:NAME of a Component"
+        )
+    for kind in KINDS:
+        if kind == prefix:
+            return kind, name, None
+    if hint := closest(prefix, KINDS):
+        raise ConfigurationError(f"{reference!r} begins with {prefix!r}, which is no kind of component{hint}")
+    component = locate(reference).component
+    return component.kind, component.name, component
+
+
 def _resolve(component: Component | str, options: Options) -> tuple[Kind, str, Component | None]:
     """Kind and name, and the object if it is not installed under that name."""
     if isinstance(component, str):
-        prefix, _, name = component.partition(":")
-        if not name:
-            raise ConfigurationError(
-                f"{component!r} names no component: write KIND:NAME, such as scheduler:fcfs, or MODULE:NAME of a "
-                "Component"
-            )
-        for kind in KINDS:
-            if kind == prefix:
-                return kind, name, None
-        if hint := closest(prefix, KINDS):
-            raise ConfigurationError(f"{component!r} begins with {prefix!r}, which is no kind of component{hint}")
-        component = locate(component).component
+        kind, name, located = _named(component)
+        if located is None:
+            return kind, name, None
+        component = located
     arguments = {} if options.allow is None else {"plugins.allow": list(options.allow)}
     installed = [c for c in load_registry(arguments, environ={}).components(component.kind) if c.name == component.name]
     if any(c is component for c in installed):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from enginecore.conformance.executors import parametrize, prepare
+from enginecore.conformance import parametrize, prepare
 from tests.conformance.executors.mutants import MUTANTS, PLAIN, PLAIN_DYING
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_bug_is_caught(mutant):
-    prepared = prepare(MUTANTS[mutant], patience=mutant.patience, time_limit=20 * mutant.patience)
-    [check] = [item for item in prepared if item.check.name == mutant.caught_by]
+    limits = {"patience": mutant.patience, "time_limit": 20 * mutant.patience}
+    [check] = prepare(MUTANTS[mutant], only=[mutant.caught_by], **limits)
     result = check.run()
     assert result.outcome == "failed", result
     assert result.seen

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from enginecore.clock import VirtualClock
 from enginecore.conformance.checks import NotApplicable, Violation
 from enginecore.conformance.executors.answers import check_answer, expect_logprobs, expect_tokens
+from enginecore.conformance.executors.lending import MAX_NUM_SEQS, WORDS, Lender, Standing
 from enginecore.conformance.executors.planner import GREEDY, Planned, Planner, Tracked
-from enginecore.conformance.executors.subject import MAX_NUM_SEQS, WORDS, Standing, Subject
 from enginecore.conformance.transports.background import Background
 from enginecore.errors import EngineCoreError
 from enginecore.interfaces import Executor
@@ -36,21 +36,22 @@ class ExecutorBench(Background):
     """Plans and executes steps.
 
     Attributes:
+        lender: Whose executor it is.
         executor: Under check, with a KV cache once the first step was submitted.
         standing: What else is known of it.
         planner: Makes the plans.
         failures: What its failure callback was told.
     """
 
-    def __init__(self, subject: Subject, needs: frozenset[str]) -> None:
-        """Borrow the executor.
+    def __init__(self, lender: Lender, needs: frozenset[str]) -> None:
+        """Borrow the executor for a check that needs these of `WORDS`.
 
         Raises:
             NotApplicable: it does not have what the check needs.
         """
-        super().__init__(subject.options.patience)
-        self.subject = subject
-        self.standing: Standing = subject.lend()
+        super().__init__(lender.patience)
+        self.lender = lender
+        self.standing: Standing = lender.lend()
         self.executor: Executor = self.standing.executor
         self.planner = Planner(self.standing)
         self.failures: list[BaseException] = []
@@ -80,7 +81,7 @@ class ExecutorBench(Background):
             except Exception:  # whether it must be able to, a check of its own says
                 self._is_spoilt = True
         if self._is_spoilt:
-            self.subject.drop()
+            self.lender.drop()
 
     # -- requests --------------------------------------------------------------------------------------------------
 

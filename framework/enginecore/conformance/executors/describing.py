@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from enginecore.conformance.checks import Violation, check
 from enginecore.conformance.executors.bench import ExecutorBench
-from enginecore.conformance.executors.subject import BLOCK_SIZE
+from enginecore.conformance.executors.lending import BLOCK_SIZE
 from enginecore.interfaces import ExecutorCapabilities, KVCacheSpec, ModelInfo
 
 

@@ -2,8 +2,8 @@
 
 from enginecore.conformance.checks import check
 from enginecore.conformance.executors.bench import ExecutorBench
+from enginecore.conformance.executors.lending import BLOCK_SIZE, NUM_BLOCKS
 from enginecore.conformance.executors.planner import GREEDY, PROBED, SUPPLY
-from enginecore.conformance.executors.subject import BLOCK_SIZE, NUM_BLOCKS
 
 COUNT = 10
 """Tokens of each request."""

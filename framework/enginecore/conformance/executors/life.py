@@ -36,7 +36,7 @@ def nothing_is_left_after_shutdown(bench: ExecutorBench) -> None:
     bench.spoil()  # nobody comes after this check
     bench.step([bench.add(bench.prompt("before", 7))])  # what is made once per process is no leak
     before = Inventory()
-    other = bench.subject.build()
+    other = bench.lender.build()
     other.initialize()
     planner = Planner(other)
     for number in range(bench.depth):

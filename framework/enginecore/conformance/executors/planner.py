@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from enginecore.conformance.executors.subject import BLOCK_SIZE, NUM_BLOCKS, Standing
+from enginecore.conformance.executors.lending import BLOCK_SIZE, NUM_BLOCKS, Standing
 from enginecore.errors import InvariantError
 from enginecore.messages import ModelRunnerOutput, NewRequestData, PositionLogprobs, RequestDelta, SchedulerOutput
 from enginecore.sampling import SamplingParams

@@ -5,7 +5,7 @@ from functools import partial
 from enginecore.conformance.checks import Violation, check
 from enginecore.conformance.executors.answers import check_rows
 from enginecore.conformance.executors.bench import ExecutorBench
-from enginecore.conformance.executors.subject import MAX_NUM_SEQS
+from enginecore.conformance.executors.lending import MAX_NUM_SEQS
 
 COUNT = 6
 

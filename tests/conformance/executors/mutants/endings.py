@@ -169,4 +169,6 @@ class LeavesItsWorkers(WithWorkers):
     def shutdown(self):
         self.is_shut_down = True
         self.inner.shutdown()
-        threading.Timer(5.0, self.end).start()
+        ending = threading.Timer(1.0, self.end)
+        ending.daemon = False  # or the end of the tests would leave them for good
+        ending.start()

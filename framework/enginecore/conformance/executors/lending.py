@@ -1,4 +1,4 @@
-"""The executor that is checked: found, built, and lent to one check after another."""
+"""The executor that is checked: built, and lent to one check after another."""
 
 import itertools
 import shutil
@@ -8,19 +8,28 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
-from enginecore.clock import Clock
+from enginecore.clock import Clock, RealClock, VirtualClock
 from enginecore.conformance.executors.tiny_llama import write_tiny_llama
+from enginecore.conformance.subject import Options, Subject
 from enginecore.core.component import build_component
+from enginecore.errors import ConfigurationError
 from enginecore.interfaces import Executor, KVCacheConfig
-from enginecore.plugin import Component, ExecutorContext
-from enginecore.settings import load_settings
+from enginecore.plugin import ExecutorContext
 
 BLOCK_SIZE, NUM_BLOCKS = 8, 64
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS, MAX_MODEL_LEN = 8, 256, 64
+LIMITS: Mapping[str, int] = {
+    "block_size": BLOCK_SIZE,
+    "num_kv_blocks": NUM_BLOCKS,
+    "max_num_seqs": MAX_NUM_SEQS,
+    "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
+    "max_model_len": MAX_MODEL_LEN,
+}
+"""Settings of the engine that are the kit's own affair: checks are made for them."""
 HELPERS = ("resource_tracker", "forkserver")
 """In the command lines of processes that the standard library starts, and that are no workers."""
 
@@ -36,15 +45,24 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How an executor is checked. See `prepare`."""
+class ExecutorOptions(Options):
+    """How an executor is to be checked: what all kinds have, and more.
 
-    model: str | None
-    dtype: str
-    device: str
-    clock: Callable[[], Clock]
-    patience: float
-    workers: Callable[[Executor], Sequence[int]] | None
+    Of `engine`, "model", "dtype", "device" and "seed" say what it runs, and where. Without a model it is a random Llama
+    of 200 kB that the kit writes, without a tokenizer; without a dtype "float32", the only one in which it can be
+    asked whether company changes no token.
+
+    Attributes:
+        virtual: Its clock is a virtual one: for one whose steps end by `clock.call_at` only, after a long time perhaps.
+        workers: Process ids of its workers; None: the processes that were started while it was built.
+        patience: As for all; a step of a model takes its time.
+        time_limit: As for all.
+    """
+
+    virtual: bool = False
+    workers: Callable[[Executor], Sequence[int]] | None = None
+    patience: float = 30.0
+    time_limit: float = 200.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,39 +113,27 @@ class Standing:
             self.cache = cache
 
 
-class Subject:
-    """An executor under check. Building one takes long, so checks that leave it whole share it.
+class Lender:
+    """Has an executor. Building one takes long, so checks that leave it whole share it.
 
     Attributes:
-        options: How it is checked.
+        patience: Seconds to wait for a step.
     """
 
-    def __init__(
-        self,
-        component: Component | str,
-        settings: Mapping[str, Any] | None,
-        allow: Sequence[str] | None,
-        options: Options,
-    ) -> None:
-        """By object or by name.
+    def __init__(self, subject: Subject) -> None:
+        """Nothing is built yet.
 
         Raises:
-            ConfigurationError: the settings are wrong.
-            PluginError: there is no such executor.
+            ConfigurationError: the engine's settings name what is the kit's own affair.
         """
-        name = component if isinstance(component, str) else component.name
-        arguments = {
-            "model": options.model or "tiny",
-            "executor.use": name,
-            **({f"executor.{name}": dict(settings)} if settings else {}),
-            **({} if allow is None else {"plugins.allow": list(allow)}),
-        }
-        given = () if isinstance(component, str) else (component,)
-        loaded = load_settings(arguments, components=given, environ={})
-        self.options = options
-        self._component = loaded.registry.get("executor", name)
-        self._settings = loaded.settings.component("executor").settings
-        self._model = options.model
+        given = subject.options.engine or {}
+        if fixed := [f"{key} = {LIMITS[key]}" for key in LIMITS if key in given]:
+            raise ConfigurationError(f"the kit for executors has its own {', '.join(fixed)}: leave it out of engine")
+        self.patience = subject.patience
+        self._subject = subject
+        self._options = cast(ExecutorOptions, subject.options)  # as the kit says
+        self._model = subject.loaded.settings.model if "model" in given else None
+        self._dtype = subject.loaded.settings.dtype if "dtype" in given else "float32"
         self._standing: Standing | None = None
         self._built: list[Executor] = []
         weakref.finalize(self, _shut_down, self._built)
@@ -136,16 +142,18 @@ class Subject:
         """The executor that stands; a new one, if none does."""
         if self._standing is None:
             self._standing = self.build()
+            self._subject.clearing.callback(self.drop)
         return self._standing
 
     def build(self) -> Standing:
         """A new one, beside that which stands."""
         context = self._context()
         before = {child.pid for child in psutil.Process().children()}
-        executor: Executor = build_component(self._component, self._settings, context)
+        settings = self._subject.loaded.settings.component("executor").settings
+        executor: Executor = build_component(self._subject.component, settings, context)
         self._built.append(executor)
-        if self.options.workers is not None:
-            workers = tuple(self.options.workers(executor))
+        if self._options.workers is not None:
+            workers = tuple(self._options.workers(executor))
         else:
             workers = tuple(pid for pid in _children() if pid not in before)
         return Standing(executor=executor, clock=context.clock, context=context, workers=workers)
@@ -157,7 +165,7 @@ class Subject:
             self._built.remove(standing.executor)
             ending = threading.Thread(target=_shut_down, args=([standing.executor],), daemon=True)
             ending.start()
-            ending.join(self.options.patience)
+            ending.join(self.patience)
 
     def _context(self) -> ExecutorContext:
         if self._model is None:
@@ -165,16 +173,17 @@ class Subject:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             write_tiny_llama(folder)
             self._model = str(folder)
+        settings = self._subject.loaded.settings
         return ExecutorContext(
             model=self._model,
-            dtype=self.options.dtype,
-            device=self.options.device,
+            dtype=self._dtype,
+            device=settings.device,
             max_model_len=MAX_MODEL_LEN,
             block_size=BLOCK_SIZE,
             max_num_seqs=MAX_NUM_SEQS,
             max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
-            seed=0,
-            clock=self.options.clock(),
+            seed=settings.seed,
+            clock=VirtualClock() if self._options.virtual else RealClock(),
         )
 
 
