@@ -71,7 +71,8 @@ class Session:
             self.woken[len(self.steps)] = now
         self.core.add_request(each)
         # others that come before the engine is up do not come later than the one that woke it
-        self.added.append((self.woken.get(len(self.steps), now), each))
+        since = self.woken.get(len(self.steps))
+        self.added.append((now if since is None else since, each))
 
     def _run(self):
         while True:
