@@ -42,6 +42,8 @@ bench-scheduler: $(VENV)/installed
 
 bench-lab: $(VENV)/installed
 	$(BIN)/python benchmarks/lab.py
+	$(BIN)/python benchmarks/lab_coverage.py
+	$(BIN)/python benchmarks/lab_reality.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

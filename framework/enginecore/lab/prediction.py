@@ -87,7 +87,7 @@ def simulated_settings(settings: Mapping[str, Any], info: EngineInfo, costs: Pat
 
     The shape and the card stand for any: what steps cost was measured, and how many blocks there are is given.
     """
-    stages = info.max_concurrent_batches
+    stages = _num_stages(settings, info)
     return {
         **settings,
         "num_kv_blocks": info.num_blocks,
@@ -100,11 +100,20 @@ def simulated_settings(settings: Mapping[str, Any], info: EngineInfo, costs: Pat
                 "max_position_embeddings": info.max_model_len,
                 "hardware": "custom",
                 "custom": {"flops": 1e12, "bandwidth": 1e12, "memory": 1 << 50},
-                "overlap": stages == 2,
-                "pipeline_parallel_size": stages if stages > 2 else 1,
+                "overlap": stages == 1 and info.max_concurrent_batches > 1,
+                "pipeline_parallel_size": stages,
             },
         },
     }
+
+
+def _num_stages(settings: Mapping[str, Any], info: EngineInfo) -> int:
+    """Pipeline stages, as the executor's own settings say; if they do not, two steps in flight are an overlap."""
+    executor = settings.get("executor", {})
+    own = executor.get(executor.get("use", ""), {})
+    if "pipeline_parallel_size" in own:
+        return int(own["pipeline_parallel_size"])
+    return info.max_concurrent_batches if info.max_concurrent_batches > 2 else 1
 
 
 def capacity(workload: Workload, settings: Mapping[str, Any]) -> float:

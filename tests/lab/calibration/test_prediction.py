@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 
+import msgspec
 import pytest
 
 from enginecore.cost_model import CostModel, StepCosts
@@ -119,6 +120,13 @@ def test_as_many_batches_are_in_flight(costs, oracle, batches):
     there = replay(workload(1), settings, virtual=True).info
     predicted = replay(workload(3), simulated_settings(settings, there, costs(per_step=0.002)), virtual=True)
     assert there.max_concurrent_batches == predicted.info.max_concurrent_batches == batches
+
+
+def test_two_stages_are_no_overlap(costs, info):
+    settings = {**ORACLE, "executor": {"use": "multiproc", "multiproc": {"pipeline_parallel_size": 2}}}
+    two = msgspec.structs.replace(info, max_concurrent_batches=2)
+    own = simulated_settings(settings, two, costs(per_step=0.002))["executor"]["simulated"]
+    assert (own["pipeline_parallel_size"], own["overlap"]) == (2, False)
 
 
 @pytest.mark.model
