@@ -4,7 +4,7 @@
 
 Calibrates the executor `single` with SmolLM2 on this machine's CPU. Then, several times, the same Poisson requests, at
 0.8 of what its four seats can serve, go to the real engine and to the simulated one under `fcfs`, `sjf` and
-`prefill_first`, in an order drawn by lot. Prints mean E2E latency, mean TTFT and the longest gap between two tokens, the
+`prefill_first`, in an order drawn by lot. Prints mean E2E latency, mean TTFT and the longest gap between tokens, the
 paired 95 % interval of each difference to `fcfs`, and whether the simulation has its sign where that excludes zero.
 
 How near single figures come, `enginecore calibrate costs.toml --predict 300` says. Keep the machine idle meanwhile.
