@@ -227,6 +227,19 @@ def test_trace_that_is_too_short_is_named_before_anything_runs(tmp_path):
     assert spy.asked == []
 
 
+def test_more_metrics_than_the_pairs_can_decide_are_pointed_out():
+    names = ["ttft_mean", "ttft_max", "itl_mean", "itl_max", "tpot_mean", "e2e_max", "makespan"]
+    for number, warnings in (
+        (6, []),
+        (7, ["8 pairs are too few to be sure of any of 7 secondary differences: it takes 9 pairs, or fewer "
+             "secondary.metrics."]),
+    ):  # fmt: skip
+        comparison = compare(experiment(secondary__metrics=names[:number])).comparison
+        assert comparison.warnings == warnings
+        verdicts = {metric.verdict for metric in comparison.comparisons[0].secondary}
+        assert verdicts == ({"undecided"} if warnings else {"better"})
+
+
 def test_one_replicate_of_what_is_drawn_is_refused():
     with pytest.raises(ConfigurationError, match="replicates = 1 is for one workload without chance"):
         compare(experiment(replicates=1))

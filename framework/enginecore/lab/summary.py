@@ -6,6 +6,7 @@ from typing import Any
 from enginecore.lab.arms import load_arms
 from enginecore.lab.comparison import ArmComparison, ArmSummary, Comparison, MetricComparison
 from enginecore.lab.experiment import Experiment
+from enginecore.lab.judging import too_few_pairs
 from enginecore.lab.measurement import Measurement
 from enginecore.lab.report import text
 from enginecore.lab.result import REPEAT, now, versions
@@ -53,7 +54,7 @@ def summarize(
         arms=[_arm(name, of_arm) for name, of_arm in zip(names, measured, strict=True)],
         comparisons=list(comparisons),
         noise_floor=floors.get(experiment.primary.metric, 0.0),
-        warnings=list(_warnings(experiment, measured, unsteady)),
+        warnings=[*_warnings(experiment, measured, unsteady), *_few_pairs(experiment, comparisons)],
         experiment=experiment.model_dump(mode="json", exclude_none=True),
         workload_hashes=[each.workload_hash for each in measured[0]],
         versions=versions(load_arms(experiment)[0].registry),
@@ -114,6 +115,11 @@ def _warnings(experiment: Experiment, measured: Measured, unsteady: Sequence[str
     for name in few:
         reason = next(each.refused[name] for of_arm in measured for each in of_arm if name in each.refused)
         yield f"{name} was left out: {reason}"
+
+
+def _few_pairs(experiment: Experiment, comparisons: Sequence[ArmComparison]) -> Iterator[str]:
+    if few := too_few_pairs(comparisons, experiment.level()):
+        yield f"{few}."
 
 
 def _asked(experiment: Experiment) -> tuple[str, ...]:
