@@ -1,6 +1,7 @@
 """The kit's doors: what they say, what they refuse, and what its traces reach."""
 
 import json
+import logging
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -185,6 +186,15 @@ def test_the_command_says_what_passed_and_what_failed():
     skipped = cli(name, "--only", "processes_plan_alike", "--skip", "processes_plan_alike=by luck", "--json")
     [result] = json.loads(skipped.output)
     assert (skipped.exit_code, result["outcome"], result["reason"]) == (0, "skipped", "by luck")
+
+
+def test_a_failure_that_comes_again_and_again_is_logged_once():
+    name = "tests.conformance.schedulers.mutants:MISSPELT"
+    failed = cli(name, "--only", "plain_requests_are_served")
+    assert failed.exit_code == 1
+    assert failed.output.count("Traceback") == 1
+    assert failed.output.count("has no attribute 'nwo'") == 2  # in the log, and in the report
+    assert logging.getLogger("enginecore").propagate
 
 
 def test_the_command_passes_settings_on_and_lists_rules():
