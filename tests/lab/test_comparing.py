@@ -190,6 +190,12 @@ def test_secondary_metrics_that_were_asked_for_are_missed_aloud():
     assert [warning for warning in comparison.warnings if warning.startswith("e2e_p99 was left out: P99 of 12 samples")]
 
 
+def test_repeated_from_its_result_an_experiment_warns_of_the_same():
+    first = compare(experiment())
+    again = compare(load_experiment({"experiment": first.comparison.experiment, "comparisons": [], "sentence": ""}))
+    assert again.comparison.warnings == first.comparison.warnings == []
+
+
 def test_three_arms_share_the_error_rate():
     arms = [{"name": "a"}, {"name": "b"}, {"name": "c", "settings": {"executor": {"oracle": {"step_time": 0.9}}}}]
     comparison = compare(experiment(arms=arms)).comparison

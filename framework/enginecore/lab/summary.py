@@ -5,7 +5,7 @@ from typing import Any
 
 from enginecore.lab.arms import load_arms
 from enginecore.lab.comparison import ArmComparison, ArmSummary, Comparison, MetricComparison
-from enginecore.lab.experiment import Experiment
+from enginecore.lab.experiment import DEFAULT_SECONDARY, Experiment
 from enginecore.lab.judging import too_few_pairs
 from enginecore.lab.measurement import Measurement
 from enginecore.lab.report import text
@@ -123,8 +123,10 @@ def _few_pairs(experiment: Experiment, comparisons: Sequence[ArmComparison]) -> 
 
 
 def _asked(experiment: Experiment) -> tuple[str, ...]:
-    """Secondary metrics that somebody asked for by name; of the others nobody misses one."""
-    return experiment.secondary.metrics if "metrics" in experiment.secondary.model_fields_set else ()
+    """Secondary metrics that somebody asked for by name; of the default ones, which a result names too, nobody misses
+    one.
+    """
+    return experiment.secondary.metrics if experiment.secondary.metrics != DEFAULT_SECONDARY else ()
 
 
 def _warnings_of(name: str, measured: Sequence[Measurement]) -> Iterator[str]:
