@@ -79,6 +79,8 @@ def test_a_workload_on_an_engine(run):
     assert rows["ttft"].count(" ms ") == 3
     assert "│ -" in rows["ttft"].replace("  ", "")
     assert "slowdown" not in rows
+    assert "/s │" in rows["requests_per_s"]
+    assert "1/s" not in rows["requests_per_s"]
 
 
 def test_json_is_everything(run):

@@ -190,6 +190,12 @@ def test_secondary_metrics_that_were_asked_for_are_missed_aloud():
     assert [warning for warning in comparison.warnings if warning.startswith("e2e_p99 was left out: P99 of 12 samples")]
 
 
+def test_repeated_from_its_result_an_experiment_warns_of_the_same():
+    first = compare(experiment())
+    again = compare(load_experiment({"experiment": first.comparison.experiment, "comparisons": [], "sentence": ""}))
+    assert again.comparison.warnings == first.comparison.warnings == []
+
+
 def test_three_arms_share_the_error_rate():
     arms = [{"name": "a"}, {"name": "b"}, {"name": "c", "settings": {"executor": {"oracle": {"step_time": 0.9}}}}]
     comparison = compare(experiment(arms=arms)).comparison
@@ -225,6 +231,19 @@ def test_trace_that_is_too_short_is_named_before_anything_runs(tmp_path):
     with pytest.raises(ConfigurationError, match=r"number 7 \(from 0\) was asked for: lower it, or ask for fewer"):
         compare(load_experiment(made | {"workload": trace(tmp_path, 60) | {"requests_per_replicate": 9}}), runner=spy)
     assert spy.asked == []
+
+
+def test_more_metrics_than_the_pairs_can_decide_are_pointed_out():
+    names = ["ttft_mean", "ttft_max", "itl_mean", "itl_max", "tpot_mean", "e2e_max", "makespan"]
+    for number, warnings in (
+        (6, []),
+        (7, ["8 pairs are too few to be sure of any of 7 secondary differences: it takes 9 pairs, or fewer "
+             "secondary.metrics."]),
+    ):  # fmt: skip
+        comparison = compare(experiment(secondary__metrics=names[:number])).comparison
+        assert comparison.warnings == warnings
+        verdicts = {metric.verdict for metric in comparison.comparisons[0].secondary}
+        assert verdicts == ({"undecided"} if warnings else {"better"})
 
 
 def test_one_replicate_of_what_is_drawn_is_refused():

@@ -1,4 +1,4 @@
-"""The example experiments, small: eight short replicates each."""
+"""The example experiments, small: as few short replicates as decide so many metrics."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from enginecore.settings.sources import Values, file_layer
 from tests.shared_data import shared
 
 EXAMPLES = Path(__file__).parents[2] / "examples/experiments"
-SMALL = {"replicates": 8, "window.skip_first": 0, "window.skip_last": 0}
+SMALL = {"replicates": 10, "window.skip_first": 0, "window.skip_last": 0}
 TRACES = {
     "chunked_prefill.toml": "traces/azure_2023_conv.csv",
     "prefix_order.toml": "traces/mooncake_conversation.jsonl",

@@ -89,6 +89,7 @@ def test_overrides_need_key_and_value(text):
         ({"primary__metric": "itl_p98"}, "primary: there is no metric 'itl_p98'; did you mean itl_p99 or itl_p95"),
         ({"secondary__metrics": ["hit"]}, "secondary: there is no metric 'hit'"),
         ({"primary__margin": -1}, "primary.margin = -1: must be greater than or equal to 0"),
+        ({"primary__margin": 2}, "primary.margin = 2: must be less than 1"),  # 2 % is 0.02
         ({"primary__margin": 0.1, "primary__margin_abs": 1}, "set one of them"),
         ({"replicates": 7}, "replicates = 7: must be at least 8"),
         ({"replicates": 1, "clock": "real"}, "replicates = 1 takes a virtual clock"),

@@ -91,6 +91,11 @@ def test_many_secondary_metrics_share_one_error_rate():
     assert one[0].secondary[0].p_value == pytest.approx(2 / 2**10)
     assert many[0].secondary[0].p_value == pytest.approx(40 * 2 / 2**10)
     assert {each.verdict for each in many[0].secondary} == {"undecided"}
+    # 2 / 2^11 of one is above 0.05 / 40, and 2 / 2^12 is below
+    assert many[0].secondary[0].reason == (
+        "it looks better, but 10 pairs are too few to be sure of any of 40 secondary differences: it takes 11 pairs, "
+        "or fewer secondary.metrics"
+    )
 
 
 def test_several_arms_are_one_family():

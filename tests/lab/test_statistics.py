@@ -9,6 +9,7 @@ from enginecore.lab.comparison import Interval
 from enginecore.lab.statistics import (
     Refused,
     difference,
+    fewest_pairs,
     finite_pairs,
     has_ratio,
     holm,
@@ -153,6 +154,14 @@ def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == pytest.approx([1.0, 1.0])
     assert holm([]) == []
+
+
+@pytest.mark.parametrize(("num_tests", "level", "fewest"), [(1, 0.95, 6), (6, 0.95, 8), (7, 0.95, 9), (6, 0.975, 9)])
+def test_so_many_pairs_can_decide_so_many_tests(num_tests, level, fewest):
+    for pairs, survives in ((fewest - 1, False), (fewest, True)):
+        p_value = sign_flip_p([1.0] * pairs)
+        assert (holm([p_value] * num_tests)[0] <= 1 - level) is survives
+    assert fewest_pairs(num_tests, level) == fewest
 
 
 def interval(low, high):

@@ -61,7 +61,8 @@ def test_the_engine_gets_the_blocks_that_the_card_holds():
     [
         ({"num_kv_blocks": 30_000}, "num_kv_blocks = 30000 .* at most 26674 blocks fit"),
         ({"model": "llama-3-70b"}, "does not pay for one block"),
-        ({"simulated": {"shape": "no-such-model"}}, "cannot tell the shape of the model: 'no-such-model' is not found"),
+        ({"simulated": {"shape": "no-such-model"}}, "the shape of the model: 'no-such-model' is no preset"),
+        ({"simulated": {"shape": "llama3-8b"}}, "did you mean llama-3-8b"),
         ({"simulated": {"tensor_parallel_size": 5}}, "must divide the model's 32 attention heads, got 5"),
         ({"simulated": {"hardware": "custom"}}, 'the table `custom` and hardware = "custom" go together'),
         ({"simulated": {"hardware": "B1000"}}, "'A100-SXM-80', 'H100-SXM', 'H200-SXM' or 'custom'"),

@@ -1,9 +1,11 @@
 """`enginecore check`: whether a component keeps its contract."""
 
 import json
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -42,7 +44,8 @@ def check(
         _print_rules(prepared, as_json)
         return
     try:
-        results = _run(component, prepared)
+        with _each_failure_logged_once():
+            results = _run(component, prepared)
     finally:
         for item in prepared:
             item.close()
@@ -52,6 +55,38 @@ def check(
         _print_results(component, results)
     if any(result.outcome == "failed" for result in results):
         raise typer.Exit(1)
+
+
+class _Once(logging.Filter):
+    """Lets the first one pass of records that say the same of other requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[tuple[str, str]] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        key = str(record.msg), repr(error) if error else record.getMessage()
+        is_new = key not in self._seen
+        self._seen.add(key)
+        return is_new
+
+
+@contextmanager
+def _each_failure_logged_once() -> Iterator[None]:
+    """A policy that fails on every request fails on some thousands here: one traceback says as much as all."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.addFilter(_Once())
+    logger = logging.getLogger("enginecore")
+    propagate = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
 
 
 def _run(component: str, prepared: Sequence[PreparedCheck]) -> list[Result]:

@@ -97,4 +97,6 @@ def _shown(name: str, values: Mapping[str, float]) -> str:
     value, unit = values[name], METRICS[name].unit
     if unit == "s" and value < 1:
         return f"{value * 1000:.1f} ms"
+    if unit.startswith("1/"):
+        return f"{value:.4g}{unit[1:]}"
     return f"{value:.4g} {unit}".rstrip()

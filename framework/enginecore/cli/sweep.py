@@ -64,11 +64,13 @@ def _print(cells: list[Cell], metrics: list[str]) -> None:
     table.add_column("arm", overflow="fold")
     for heading in ("rate", "per s", *metrics):
         table.add_column(heading.replace("_", " "), justify="right")
-    table.add_column("")
+    table.add_column("queue grew", justify="right")
     for cell in cells:
         figures = [_figure(cell, metric) for metric in metrics]
-        saturated = f"queue only grew in {cell.saturated}" if cell.saturated else ""
+        saturated = f"{cell.saturated}" if cell.saturated else ""
         table.add_row(escape(cell.arm), f"{cell.factor:g} x", f"{cell.rate:.3g}", *figures, saturated)
+    if any(cell.saturated for cell in cells):
+        table.caption = "queue grew: in so many replicates it only grew, and latencies say how long the run was"
     Console().print(table)
 
 

@@ -6,7 +6,7 @@ from enginecore.cost_model.features import StepFeatures, StepTracker, TrackedSte
 from enginecore.cost_model.hardware import HARDWARE, Efficiency, Hardware
 from enginecore.cost_model.pipeline import Pipeline
 from enginecore.cost_model.presets import PRESETS
-from enginecore.cost_model.shapes import ModelShape, find_shape
+from enginecore.cost_model.shapes import ModelShape, close_presets, find_shape
 
 __all__ = [
     "HARDWARE",
@@ -21,5 +21,6 @@ __all__ = [
     "StepFeatures",
     "StepTracker",
     "TrackedStep",
+    "close_presets",
     "find_shape",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from enginecore.cost_model.presets import PRESETS
 from enginecore.errors import ConfigurationError
+from enginecore.registry.spelling import closest
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
 
@@ -133,6 +134,11 @@ class _Config:
                 f"{self._origin}: dtype must be one of {', '.join(DTYPE_BYTES)}, got {dtype!r:.100}"
             )
         return DTYPE_BYTES[dtype]
+
+
+def close_presets(name: str) -> str:
+    """The end of a sentence that asks whether a preset was meant that is spelt like `name`; empty if none is."""
+    return closest(name.lower(), PRESETS)
 
 
 def find_shape(name: str) -> ModelShape | None:

@@ -11,7 +11,6 @@ from enginecore.lab.pool import run_tasks
 from enginecore.lab.replay import replay
 from enginecore.lab.result import Outcome
 from enginecore.lab.run import Run
-from enginecore.lab.statistics import LEVEL
 from enginecore.lab.summary import summarize
 from enginecore.lab.workloads.digest import workload_hash
 from enginecore.lab.workloads.streams import Streams
@@ -108,7 +107,7 @@ class _Trial:
             self._add(found[arm] for arm in range(len(self.arms)))
 
     def rules(self) -> Rules:
-        """By what it is judged. With several candidates their intervals are wider, so that all hold at once."""
+        """By what it is judged."""
         experiment = self._experiment
         primary, *secondary = experiment.metrics()
         return Rules(
@@ -116,7 +115,7 @@ class _Trial:
             primary_margin=experiment.primary.margin_in_force(),
             secondary=secondary,
             secondary_margin=Margin(experiment.secondary.margin),
-            level=1 - (1 - LEVEL) / (len(experiment.arms) - 1),
+            level=experiment.level(),
             seed=experiment.seed,
             across=experiment.across,
             noise=self.floors,

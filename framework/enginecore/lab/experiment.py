@@ -20,7 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from enginecore.lab.judging import Margin
 from enginecore.lab.metrics import METRICS, Metric, Slo, Window
-from enginecore.lab.statistics import FEWEST_TO_RESAMPLE, Across
+from enginecore.lab.statistics import FEWEST_TO_RESAMPLE, LEVEL, Across
 from enginecore.lab.workloads.settings import WorkloadSettings
 from enginecore.lab.workloads.tables import Table
 from enginecore.registry.spelling import closest
@@ -58,7 +58,7 @@ class PrimarySettings(Table):
     """
 
     metric: str
-    margin: float | None = Field(default=None, ge=0)
+    margin: float | None = Field(default=None, ge=0, lt=1)
     margin_abs: float | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
@@ -83,7 +83,7 @@ class SecondarySettings(Table):
     """
 
     metrics: tuple[str, ...] = DEFAULT_SECONDARY
-    margin: float = Field(default=DEFAULT_MARGIN, ge=0)
+    margin: float = Field(default=DEFAULT_MARGIN, ge=0, lt=1)
 
 
 class SloSettings(Table):
@@ -191,6 +191,10 @@ class Experiment(Table):
                 "medians nobody can say how sure they are"
             )
         return self
+
+    def level(self) -> float:
+        """Of intervals. With several candidates they are wider, so that all hold at once."""
+        return 1 - (1 - LEVEL) / (len(self.arms) - 1)
 
     def metrics(self) -> list[Metric]:
         """The primary one first, then the secondary ones."""

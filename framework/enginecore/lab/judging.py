@@ -15,6 +15,7 @@ from enginecore.lab.statistics import (
     Across,
     Refused,
     difference,
+    fewest_pairs,
     finite_pairs,
     half_width,
     has_ratio,
@@ -96,7 +97,19 @@ def judge_arms(names: Sequence[str], arms: Sequence[Arm], rules: Rules) -> list[
     """Every arm against the first one. The p values of all secondary metrics are one family, adjusted after Holm."""
     found = [_judge_arm(name, arms[0], arm, rules) for name, arm in zip(names[1:], arms[1:], strict=True)]
     adjusted = iter(holm([p for each in found for p in _p_values(each)]))
-    return [_with_adjusted(each, [next(adjusted) for _ in _p_values(each)], rules) for each in found]
+    why = too_few_pairs(found, rules.level) or "so many secondary metrics were looked at that this may be chance"
+    return [_with_adjusted(each, [next(adjusted) for _ in _p_values(each)], rules.level, why) for each in found]
+
+
+def too_few_pairs(comparisons: Sequence[ArmComparison], level: float) -> str:
+    """That no secondary difference can be sure, whatever its size, and what it would take; empty if one can."""
+    num_pairs = [len(found.baseline) for each in comparisons for found in each.secondary if _is_tested(found)]
+    if not num_pairs or max(num_pairs) >= (needed := fewest_pairs(len(num_pairs), level)):
+        return ""
+    return (
+        f"{max(num_pairs)} pairs are too few to be sure of any of {len(num_pairs)} secondary differences: it takes "
+        f"{needed} pairs, or fewer secondary.metrics"
+    )
 
 
 def noise_floors(first: Arm, second: Arm, metrics: Sequence[MetricFacts], level: float = LEVEL) -> dict[str, float]:
@@ -264,18 +277,15 @@ def _is_tested(found: MetricComparison) -> bool:
     return found.p_value is not None and found.baseline != found.candidate
 
 
-def _with_adjusted(comparison: ArmComparison, adjusted: Sequence[float], rules: Rules) -> ArmComparison:
+def _with_adjusted(comparison: ArmComparison, adjusted: Sequence[float], level: float, why: str) -> ArmComparison:
     left = iter(adjusted)
-    secondary = [
-        _adjusted(each, next(left), rules.level) if _is_tested(each) else each for each in comparison.secondary
-    ]
+    secondary = [_adjusted(each, next(left), level, why) if _is_tested(each) else each for each in comparison.secondary]
     return msgspec.structs.replace(comparison, secondary=secondary)
 
 
-def _adjusted(found: MetricComparison, p_value: float, level: float) -> MetricComparison:
-    """With an adjusted p value; a difference that this does not bear out is undecided."""
+def _adjusted(found: MetricComparison, p_value: float, level: float, why: str) -> MetricComparison:
+    """With an adjusted p value; a difference that this does not bear out is undecided, and `why`."""
     found = msgspec.structs.replace(found, p_value=p_value)
     if found.verdict not in ("better", "worse") or p_value <= 1 - level:
         return found
-    reason = f"it looks {found.verdict}, but so many secondary metrics were looked at that this may be chance"
-    return msgspec.structs.replace(found, verdict="undecided", reason=reason)
+    return msgspec.structs.replace(found, verdict="undecided", reason=f"it looks {found.verdict}, but {why}")

@@ -105,5 +105,6 @@ def _sentence(details: ErrorDetails) -> str:
             return "must say which kind it is: set kind"
         case "union_tag_invalid":
             tags = [tag.strip("' ") for tag in context["expected_tags"].split(",")]
-            return f"there is no kind {context['tag']!r}{closest(context['tag'], tags)}; there are {', '.join(tags)}"
+            hint = closest(context["tag"], tags) or f"; there are {', '.join(tags)}"
+            return f"there is no kind {context['tag']!r}{hint}"
     return details["msg"].replace("Input should be", "must be", 1)

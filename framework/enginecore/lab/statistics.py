@@ -4,6 +4,7 @@ Replicates are paired: both arms got the same workload. Whatever a metric is wit
 share), what is compared is its mean, or its median, over replicates.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -146,6 +147,11 @@ def sign_flip_p(differences: ArrayLike, *, seed: int = 0) -> float:
         rng=np.random.default_rng(seed),
     )
     return float(found.pvalue)
+
+
+def fewest_pairs(num_tests: int, level: float = LEVEL) -> int:
+    """Pairs of which the smallest p value of `sign_flip_p`, 2 / 2^pairs, survives Holm among so many tests."""
+    return 1 + math.ceil(math.log2(num_tests / (1 - level)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -5,7 +5,8 @@ from typing import Any
 
 from enginecore.lab.arms import load_arms
 from enginecore.lab.comparison import ArmComparison, ArmSummary, Comparison, MetricComparison
-from enginecore.lab.experiment import Experiment
+from enginecore.lab.experiment import DEFAULT_SECONDARY, Experiment
+from enginecore.lab.judging import too_few_pairs
 from enginecore.lab.measurement import Measurement
 from enginecore.lab.report import text
 from enginecore.lab.result import REPEAT, now, versions
@@ -53,7 +54,7 @@ def summarize(
         arms=[_arm(name, of_arm) for name, of_arm in zip(names, measured, strict=True)],
         comparisons=list(comparisons),
         noise_floor=floors.get(experiment.primary.metric, 0.0),
-        warnings=list(_warnings(experiment, measured, unsteady)),
+        warnings=[*_warnings(experiment, measured, unsteady), *_few_pairs(experiment, comparisons)],
         experiment=experiment.model_dump(mode="json", exclude_none=True),
         workload_hashes=[each.workload_hash for each in measured[0]],
         versions=versions(load_arms(experiment)[0].registry),
@@ -116,9 +117,16 @@ def _warnings(experiment: Experiment, measured: Measured, unsteady: Sequence[str
         yield f"{name} was left out: {reason}"
 
 
+def _few_pairs(experiment: Experiment, comparisons: Sequence[ArmComparison]) -> Iterator[str]:
+    if few := too_few_pairs(comparisons, experiment.level()):
+        yield f"{few}."
+
+
 def _asked(experiment: Experiment) -> tuple[str, ...]:
-    """Secondary metrics that somebody asked for by name; of the others nobody misses one."""
-    return experiment.secondary.metrics if "metrics" in experiment.secondary.model_fields_set else ()
+    """Secondary metrics that somebody asked for by name; of the default ones, which a result names too, nobody misses
+    one.
+    """
+    return experiment.secondary.metrics if experiment.secondary.metrics != DEFAULT_SECONDARY else ()
 
 
 def _warnings_of(name: str, measured: Sequence[Measurement]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """From settings to what the executor works with: a model, cards, costs."""
 
-from enginecore.cost_model import HARDWARE, CostModel, Deployment, Hardware, ModelShape, find_shape
+from enginecore.cost_model import HARDWARE, CostModel, Deployment, Hardware, ModelShape, close_presets, find_shape
 from enginecore.cost_model.files import read_costs
 from enginecore.errors import ConfigurationError, ModelError
 from enginecore.plugin import ExecutorContext
@@ -31,7 +31,10 @@ def _find_shape(name: str) -> ModelShape:
     try:
         shape = find_shape(str(locate(name, ("config.json",))))
     except ModelError as error:
-        raise ConfigurationError(f"executor.simulated cannot tell the shape of the model: {error}") from error
+        raise ConfigurationError(
+            f"executor.simulated cannot tell the shape of the model: {name!r} is no preset, and {error}"
+            f"{close_presets(name)}"
+        ) from error
     if shape is None:
         raise ConfigurationError(
             f"executor.simulated cannot tell the shape of {name!r}, which has no config.json: set "

@@ -401,6 +401,18 @@ class LetsThemWait(ContinuousBatchingScheduler):
         self._lives.outbox.take()
 
 
+class Misspells(SchedulingPolicy):
+    """What a policy raises costs the request that it raises it over: here every one."""
+
+    def rank(self, request: Any, scheduler: Any) -> float:
+        rank: float = scheduler.nwo
+        return rank
+
+
+add("plain_requests_are_served", lambda context: ContinuousBatchingScheduler(Misspells(), context))
+MISSPELT = MUTANTS["plain_requests_are_served"]
+
+
 @mutant("lone_requests_may_fill_the_pool")
 class GoesRoundInCircles(ContinuousBatchingScheduler):
     """A request that outgrows the pool evicts itself, for ever."""

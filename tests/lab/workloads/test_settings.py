@@ -19,6 +19,10 @@ SYNTHETIC = {"kind": "synthetic", "num_requests": 5}
         ({}, "workload.kind must be set"),
         ({"kind": "azur", "path": "x"}, "workload.kind = 'azur': must be one of 'azure', 'mooncake', 'bailian'"),
         ({"kind": "azure"}, "workload.path must be set"),
+        (
+            {"kind": "azure", "p": "x", "zzz": 1, "qqq": 2},
+            "workload: 'p', 'zzz', 'qqq' are no settings here; these are",
+        ),
         ({"kind": "azure", "pth": "x"}, "workload: 'pth' is no setting here; did you mean path?"),
         ({**SYNTHETIC, "rate_scale": 0}, "workload.rate_scale = 0: must be greater than 0"),
         ({**SYNTHETIC, "rate_scale": 2, "rate": 3}, "rate = 3.0 and rate_scale = 2.0: set one of them"),

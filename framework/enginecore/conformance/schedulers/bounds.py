@@ -32,6 +32,24 @@ def impossible_requests_are_refused(bench: SchedulerBench) -> None:
 
 
 @check("scheduler")
+def plain_requests_are_served(bench: SchedulerBench) -> None:
+    """Short requests that nothing is special about, in a roomy KV cache, end with all their tokens. Whoever refuses
+    every request keeps all other rules, and serves nobody.
+    """
+    run = bench.start(num_blocks=40, max_num_seqs=4, max_num_batched_tokens=64)
+    for number in range(3):
+        run.add(f"r{number}", prompt([number % 2], number), 4)
+    run.finish()
+    for story in run.harness.transcript.stories:
+        if story.finish_reason is not FinishReason.LENGTH:
+            why = story.terminal.error if story.terminal else None
+            raise Violation(
+                f"{story.request.request_id!r} ended with {len(story.token_ids)} of 4 tokens: {why}",
+                "reason LENGTH, and 4 tokens",
+            )
+
+
+@check("scheduler")
 def lone_requests_may_fill_the_pool(bench: SchedulerBench) -> None:
     """A request that outgrows the KV cache while it runs, with nobody else to give way, ends by LENGTH with all tokens
     that fit; the next one runs.

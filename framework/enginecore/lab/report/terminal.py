@@ -22,7 +22,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         table = _table(arm)
         needed = console.measure(table, options=console.options.update(max_width=1000)).maximum
         console.print(table if needed <= console.width else _lines(arm))
-        console.print(Text(arm.primary.reason))
+        console.print(Text(f"{arm.primary.metric}: {arm.primary.reason}"))
     for warning in comparison.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
 
@@ -64,7 +64,11 @@ def _lines(arm: ArmComparison) -> RenderableType:
         interval = (
             f"{_interval(metric)} {text.interval(metric)}, margin {text.margin(metric)}, p {text.p_value(metric)}"
         )
-        blocks += [head, Padding(Text(f"{before} to {after}, {text.difference(metric)}\n{interval}"), (0, 0, 0, 2))]
+        lines = (f"{before} to {after}, {text.difference(metric)}", interval)
+        blocks += [
+            head,
+            *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines),
+        ]  # no blanks at their ends
     return Group(*blocks)
 
 

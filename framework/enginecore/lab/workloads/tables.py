@@ -18,10 +18,12 @@ class Table(BaseModel):
     def _check_keys(cls, values: Any) -> Any:
         unknown = [str(key) for key in values if key not in cls.model_fields] if isinstance(values, Mapping) else []
         if unknown:
-            known = ", ".join(cls.model_fields)
-            sentences = [
-                f"{key!r} is no setting here" + (closest(key, cls.model_fields) or f"; these are known: {known}")
-                for key in unknown
-            ]
-            raise ValueError("; ".join(sentences))
+            hints = {key: closest(key, cls.model_fields) for key in unknown}
+            sentences = [f"{key!r} is no setting here{hint}" for key, hint in hints.items() if hint]
+            if strange := [repr(key) for key, hint in hints.items() if not hint]:
+                are_none = "is no setting" if len(strange) == 1 else "are no settings"
+                sentences.append(
+                    f"{', '.join(strange)} {are_none} here; these are known: {', '.join(cls.model_fields)}"
+                )
+            raise ValueError(" ".join(sentences))
         return values
