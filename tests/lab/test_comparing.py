@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from enginecore.errors import ConfigurationError
+from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError
 from enginecore.lab import compare
 from enginecore.lab.reading import load_experiment
 from enginecore.lab.replay import replay
@@ -238,3 +238,13 @@ def test_different_kv_blocks_are_pointed_out():
     assert comparison.warnings == [
         "'a' has 4,096 KV blocks and 'b' has 512: set num_kv_blocks if that is not what you ask about."
     ]
+
+
+def test_arm_that_cannot_run_is_named():
+    def runner(workload: Workload, settings: Loaded, /, **options: Any) -> Run:
+        if settings.settings.seed == 3 and step_time(settings) == 0.5:
+            raise EngineDeadError("the engine core has failed in a step")
+        return replay(workload, settings, **options)
+
+    with pytest.raises(EngineCoreError, match=r"^arm 'fast', replicate 3: the engine core has failed"):
+        compare(experiment(), runner=runner)
