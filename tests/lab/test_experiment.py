@@ -63,6 +63,13 @@ def test_result_is_an_experiment_that_can_be_repeated():
     assert load_experiment(result) == found
 
 
+@pytest.mark.parametrize("held", [None, 5, "all"])
+def test_result_that_was_edited_is_named(tmp_path, held):
+    (tmp_path / "result.json").write_text(json.dumps({"experiment": held, "comparisons": []}))
+    with pytest.raises(ConfigurationError, match=f"result.json holds no experiment, but {held!r} in its place"):
+        load_experiment(tmp_path / "result.json", {"primary.margin": 0.1})
+
+
 def test_overrides_lie_on_top(tmp_path):
     (tmp_path / "e.toml").write_text(TOML)
     overrides = parse_overrides(["replicates=8", "workload.num_requests = 5", "name=other words", 'slo.ttft="2"'])
