@@ -100,3 +100,11 @@ def test_sweep_names_mistakes(run, arguments, message):
     code, _, err = run("sweep", "small.json", *arguments)
     assert code == 2
     assert message in err
+
+
+@pytest.mark.parametrize("files", [["/proc/costs.toml"], ["costs.toml", "--steps", "/proc/steps.csv"]])
+def test_calibrate_needs_a_place_for_results_before_anything_runs(run, monkeypatch, files):
+    monkeypatch.setattr("enginecore.cli.calibrate.run_calibration", None)
+    code, _, err = run("calibrate", *files, "--set=model=llama-3.1-8b", "--set=executor.use=simulated")
+    assert code == 2
+    assert "error: /proc cannot hold results (" in err

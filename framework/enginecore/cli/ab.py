@@ -1,7 +1,6 @@
 """`enginecore ab`: which configuration is better, and how sure that is."""
 
 import shlex
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +8,9 @@ import typer
 from rich.console import Console
 
 from enginecore.cli.experiments import ExperimentFile, ExperimentOverrides, Jobs
+from enginecore.cli.folders import make_writable
 from enginecore.cli.options import AsJson
 from enginecore.cli.progress import progress_bar
-from enginecore.errors import ConfigurationError
 from enginecore.lab.comparing import compare
 from enginecore.lab.reading import load_experiment, parse_overrides
 from enginecore.lab.report import print_comparison, write_html
@@ -31,7 +30,7 @@ def ab(
     """Run the arms of an experiment on the same workloads, and say which is better."""
     asked = load_experiment(experiment, parse_overrides(overrides or ()))
     folder = out if out is not None else Path(f"{experiment.stem}-result")
-    _make_writable(folder)  # now: nothing is worse than hours of runs and no place for them
+    make_writable(folder)  # now: nothing is worse than hours of runs and no place for them
     command = shlex.join(["enginecore", "ab", str(experiment), *(f"--set={text}" for text in overrides or ())])
     with progress_bar("Runs") as progress:
         outcome = compare(asked, progress=progress, jobs=jobs, command=command)
@@ -43,13 +42,3 @@ def ab(
         return
     print_comparison(outcome.comparison, Console())
     typer.echo(f"\n{folder / 'report.html'} shows more; {folder / 'result.json'} holds all figures.")
-
-
-def _make_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{folder} cannot hold results ({error}): name a folder that can be written to, with --out"
-        ) from error
