@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from contextlib import suppress
-from math import isnan
+from math import inf, isnan
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -191,6 +191,9 @@ def test_blocks_in_which_nobody_comes_are_skipped_and_counted():
         ({"block_seconds": 5, "burn_in_seconds": 5}, "leaves nothing of block_seconds"),
         ({"min_attainment": 0.9}, "min_attainment needs ttft_slo or tpot_slo"),
         ({"metric": "ttfd"}, "metric"),
+        ({"block_seconds": inf}, "finite number"),
+        ({"sd": inf}, "finite number"),
+        ({"penalty_seconds": inf}, "finite number"),
         ({"blok_seconds": 5}, "blok_seconds"),
     ],
 )

@@ -5,6 +5,7 @@ from functools import partial
 from threading import Event, Thread
 from typing import Any
 
+import msgspec
 import pytest
 
 from enginecore.errors import ConfigurationError
@@ -254,3 +255,26 @@ def test_replays_in_threads_leave_the_garbage_collector_as_it_was():
     first_is_over.set()
     second.join(60)
     assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"arrival": float("nan")},
+        {"arrival": float("inf")},
+        {"arrival": -1.0},
+        {"delay": float("nan")},
+        {"num_prompt_tokens": 0},
+        {"num_output_tokens": 0},
+    ],
+)
+def test_numbers_that_no_loader_lets_through_are_refused(wrong):
+    """Time that is not a number never comes: the replay would not end."""
+    request = msgspec.structs.replace(asked("a"), **wrong)
+    with pytest.raises(ConfigurationError, match=f"request 'a': {next(iter(wrong))} must be finite and at least"):
+        virtually([request])
+
+
+def test_think_time_must_be_a_number():
+    with pytest.raises(ConfigurationError, match="think_time must be finite and at least 0, got nan"):
+        virtually(workload([asked("a"), asked("b")], loop="closed", concurrency=1, think_time=float("nan")))
