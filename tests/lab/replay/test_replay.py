@@ -245,7 +245,12 @@ def test_replays_in_threads_leave_the_garbage_collector_as_it_was():
 
     def run(name):
         begun, other = waits[name]
-        virtually([asked("a")], on_progress=lambda done: (begun.set(), other.wait(60)))
+
+        def on_progress(done):
+            begun.set()
+            other.wait(60)
+
+        virtually([asked("a")], on_progress=on_progress)
 
     first, second = (Thread(target=run, args=(name,)) for name in waits)
     first.start()
