@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError
@@ -188,6 +189,12 @@ def test_secondary_metrics_that_were_asked_for_are_missed_aloud():
     comparison = compare(experiment(secondary__metrics=["e2e_p99", "makespan"])).comparison
     assert [each.metric for each in comparison.comparisons[0].secondary] == ["makespan"]
     assert [warning for warning in comparison.warnings if warning.startswith("e2e_p99 was left out: P99 of 12 samples")]
+
+
+def test_result_that_is_repeated_gives_the_same_result():
+    first = compare(experiment()).comparison
+    again = compare(load_experiment({"experiment": first.experiment, "comparisons": []})).comparison
+    assert msgspec.structs.replace(again, created=first.created) == first
 
 
 def test_three_arms_share_the_error_rate():
