@@ -47,6 +47,14 @@ def test_ab_says_what_is_wrong_before_anything_runs(run, tmp_path):
     assert not (tmp_path / "small-result").exists()
 
 
+@pytest.mark.parametrize("out", ["/proc", "/proc/none", "small.json"])
+def test_ab_needs_a_place_for_results_before_anything_runs(run, monkeypatch, out):
+    monkeypatch.setattr("enginecore.cli.ab.compare", None)
+    code, _, err = run("ab", "small.json", "--out", out)
+    assert code == 2
+    assert f"error: {out} cannot hold results (" in err
+
+
 def test_capacity_prints_a_rate_for_each_arm(run):
     code, out, err = run("capacity", "small.json", "--tolerance", "0.2")
     assert (code, err) == (0, "")
@@ -92,3 +100,11 @@ def test_sweep_names_mistakes(run, arguments, message):
     code, _, err = run("sweep", "small.json", *arguments)
     assert code == 2
     assert message in err
+
+
+@pytest.mark.parametrize("files", [["/proc/costs.toml"], ["costs.toml", "--steps", "/proc/steps.csv"]])
+def test_calibrate_needs_a_place_for_results_before_anything_runs(run, monkeypatch, files):
+    monkeypatch.setattr("enginecore.cli.calibrate.run_calibration", None)
+    code, _, err = run("calibrate", *files, "--set=model=llama-3.1-8b", "--set=executor.use=simulated")
+    assert code == 2
+    assert "error: /proc cannot hold results (" in err

@@ -63,7 +63,8 @@ def test_a_table_of_ones_own_is_fitted(tmp_path):
     pytest.importorskip("scipy", reason="fits need the extra `lab`")
     random = Random(0)
     rows = [f"{n},{0.01 + 1e-5 * n}" for n in random.sample(range(1, 5000), 60)]
-    (tmp_path / "mine.csv").write_text("\n".join(["num_tokens,seconds", *rows]))
+    table = "\r\n".join(["num_tokens,seconds", *rows])
+    (tmp_path / "mine.csv").write_text(table, encoding="utf-8-sig")  # as spreadsheets save it
     model = read_costs(tmp_path / "mine.csv")
     assert model.seconds(StepFeatures(num_tokens=2500)) == pytest.approx(0.035, rel=1e-3)
 

@@ -82,7 +82,9 @@ def test_terms_are_needed():
         find_capacity(one_at_a_time(slo={"ttft": None}, slo__e2e=None))
 
 
-@pytest.mark.parametrize("wrong", [{"target": 0}, {"target": 1.1}, {"tolerance": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"target": 0}, {"target": 1.1}, {"tolerance": 0}, {"tolerance": 1e-18}, {"tolerance": math.inf}]
+)
 def test_nonsense_is_refused(wrong):
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         find_capacity(one_at_a_time(), **wrong)

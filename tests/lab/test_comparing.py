@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from enginecore.errors import ConfigurationError
+from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError
 from enginecore.lab import compare
 from enginecore.lab.reading import load_experiment
 from enginecore.lab.replay import replay
@@ -196,6 +197,12 @@ def test_repeated_from_its_result_an_experiment_warns_of_the_same():
     assert again.comparison.warnings == first.comparison.warnings == []
 
 
+def test_result_that_is_repeated_gives_the_same_result():
+    first = compare(experiment()).comparison
+    again = compare(load_experiment({"experiment": first.experiment, "comparisons": []})).comparison
+    assert msgspec.structs.replace(again, created=first.created) == first
+
+
 def test_three_arms_share_the_error_rate():
     arms = [{"name": "a"}, {"name": "b"}, {"name": "c", "settings": {"executor": {"oracle": {"step_time": 0.9}}}}]
     comparison = compare(experiment(arms=arms)).comparison
@@ -257,3 +264,13 @@ def test_different_kv_blocks_are_pointed_out():
     assert comparison.warnings == [
         "'a' has 4,096 KV blocks and 'b' has 512: set num_kv_blocks if that is not what you ask about."
     ]
+
+
+def test_arm_that_cannot_run_is_named():
+    def runner(workload: Workload, settings: Loaded, /, **options: Any) -> Run:
+        if settings.settings.seed == 3 and step_time(settings) == 0.5:
+            raise EngineDeadError("the engine core has failed in a step")
+        return replay(workload, settings, **options)
+
+    with pytest.raises(EngineCoreError, match=r"^arm 'fast', replicate 3: the engine core has failed"):
+        compare(experiment(), runner=runner)

@@ -59,8 +59,38 @@ def test_without_a_name_it_is_called_after_its_file(tmp_path):
 
 def test_result_is_an_experiment_that_can_be_repeated():
     found = experiment()
-    result = {"experiment": found.model_dump(mode="json", exclude_none=True), "comparisons": [], "sentence": ""}
+    result = {"experiment": found.plain(), "comparisons": [], "sentence": ""}
     assert load_experiment(result) == found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"kind": "synthetic", "num_requests": 6, "lengths_from": {"kind": "jsonl"}},
+        {"kind": "jsonl", "tenants": [{"name": "a"}, {"name": "b", "priority": 0}, {"name": "c", "ttft_slo": None}]},
+    ],
+    ids=lambda said: said["kind"],
+)
+def test_what_was_left_unsaid_is_left_so_when_a_result_is_repeated(tmp_path, said):
+    """A tenant without a priority leaves requests their own; 0 would not."""
+    trace = tmp_path / "own.jsonl"
+    lines = [
+        {"id": str(n), "arrival_s": n, "prompt_tokens": 5, "output_tokens": 3, "priority": n, "slo_ttft": 1.0}
+        for n in range(1, 21)
+    ]
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    (said.get("lengths_from") or said)["path"] = str(trace)
+    found = load_experiment({**values(), "workload": said})
+    again = load_experiment(json.loads(json.dumps({"experiment": found.plain(), "comparisons": []})))
+    assert again.workload.make(3, 0) == found.workload.make(3, 0)
+    assert again.plain() == found.plain()
+
+
+@pytest.mark.parametrize("held", [None, 5, "all"])
+def test_result_that_was_edited_is_named(tmp_path, held):
+    (tmp_path / "result.json").write_text(json.dumps({"experiment": held, "comparisons": []}))
+    with pytest.raises(ConfigurationError, match=f"result.json holds no experiment, but {held!r} in its place"):
+        load_experiment(tmp_path / "result.json", {"primary.margin": 0.1})
 
 
 def test_overrides_lie_on_top(tmp_path):

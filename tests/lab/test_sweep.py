@@ -36,7 +36,9 @@ def test_processes_give_the_same():
 @pytest.mark.parametrize(
     ("factors", "options", "message"),
     [
-        ([1, 0], {}, "rates are multiples of the workload's own, above 0; got 0"),
+        ([1, 0], {}, "rates are finite multiples of the workload's own, above 0; got 0"),
+        ([float("inf")], {}, "rates are finite multiples of the workload's own, above 0; got inf"),
+        ([1e-320], {}, "at 1e-320 times its rate, workload 'synthetic' would never end"),
         ([1], {"jobs": 0}, "jobs = 0: it takes at least one"),
     ],
 )

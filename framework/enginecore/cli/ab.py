@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from enginecore.cli.experiments import ExperimentFile, ExperimentOverrides, Jobs
+from enginecore.cli.folders import make_writable
 from enginecore.cli.options import AsJson
 from enginecore.cli.progress import progress_bar
 from enginecore.lab.comparing import compare
@@ -29,7 +30,7 @@ def ab(
     """Run the arms of an experiment on the same workloads, and say which is better."""
     asked = load_experiment(experiment, parse_overrides(overrides or ()))
     folder = out if out is not None else Path(f"{experiment.stem}-result")
-    folder.mkdir(parents=True, exist_ok=True)  # now: nothing is worse than hours of runs and no place for them
+    make_writable(folder)  # now: nothing is worse than hours of runs and no place for them
     command = shlex.join(["enginecore", "ab", str(experiment), *(f"--set={text}" for text in overrides or ())])
     with progress_bar("Runs") as progress:
         outcome = compare(asked, progress=progress, jobs=jobs, command=command)

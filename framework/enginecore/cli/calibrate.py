@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from enginecore.cli.folders import make_writable
 from enginecore.cli.options import ConfigFile, Overrides
 from enginecore.cli.progress import progress_bar
 from enginecore.clock import RealClock
@@ -41,6 +42,8 @@ def calibrate(
 ) -> None:
     """Measure the steps of the engine that the settings ask for, and fit what they cost."""
     loaded = load_settings(parse_overrides(overrides or ()), config_file=config)
+    for written in (file, steps or file):
+        make_writable(written.parent)
     with progress_bar("Measuring, %") as progress:
         found = run_calibration(
             loaded, RealClock(), seconds=seconds, seed=seed, progress=lambda share: progress(round(100 * share), 100)

@@ -36,7 +36,7 @@ def checked_params(
             f"{info.components['executor']!r} knows no adapters; leave it None"
         )
     _check_fields(request)
-    _check_length(request, params, info)
+    check_length(request.request_id, len(request.prompt_token_ids), params.max_tokens, info)
     if has_content:
         _check_token_ids(request, info)
     _check_sampling(request, params, info)
@@ -110,14 +110,18 @@ def check_block_hashes(
         )
 
 
-def _check_length(request: EngineCoreRequest, params: SamplingParams, info: EngineInfo) -> None:
-    tokens = request.prompt_token_ids
-    if not tokens:
-        raise InvalidRequestError(f"request {request.request_id!r}: the prompt is empty; it needs at least one token")
-    room = 0 if params.max_tokens == 0 else 1
-    if len(tokens) + room > info.max_model_len:
+def check_length(request_id: str, num_prompt_tokens: int, max_tokens: int | None, info: EngineInfo) -> None:
+    """Whether a prompt of so many tokens can be run. Asked before there is one by those who would have to make it.
+
+    Raises:
+        InvalidRequestError: it cannot; says why.
+    """
+    if not num_prompt_tokens:
+        raise InvalidRequestError(f"request {request_id!r}: the prompt is empty; it needs at least one token")
+    room = 0 if max_tokens == 0 else 1
+    if num_prompt_tokens + room > info.max_model_len:
         raise InvalidRequestError(
-            f"request {request.request_id!r}: the prompt has {len(tokens)} tokens, and max_model_len is "
+            f"request {request_id!r}: the prompt has {num_prompt_tokens} tokens, and max_model_len is "
             f"{info.max_model_len}, output included: at most {info.max_model_len - room}"
         )
 

@@ -50,7 +50,7 @@ def read_seconds(file: Path) -> list[float]:
 
 def _rows(file: Path, required: Iterable[str]) -> Iterator[Mapping[str, float]]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"the table of steps {file} cannot be read: {error}") from error
     table = csv.DictReader(text.splitlines(), strict=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Protocol
 
-from enginecore.errors import ConfigurationError
+from enginecore.errors import ConfigurationError, EngineCoreError
 from enginecore.lab.arms import for_replicate, load_arms
 from enginecore.lab.experiment import Experiment
 from enginecore.lab.measurement import Measurement, measure
@@ -57,13 +57,22 @@ class Bench:
         return fmean(mean_rate(workload) for workload in workloads)
 
     def run(self, arm: int, replicate: int, rate: float = 1.0) -> Run:
-        """One arm on one replicate, whose requests come `rate` times as fast."""
-        return self._runner(
-            scale_rate(self.workload(replicate), rate),
-            for_replicate(self._arms[arm], self._experiment, replicate),
-            virtual=self._experiment.clock == "virtual",
-            reveal_lengths=self._experiment.reveal_lengths,
-        )
+        """One arm on one replicate, whose requests come `rate` times as fast.
+
+        Raises:
+            EngineCoreError: it cannot run; names the arm.
+        """
+        workload = scale_rate(self.workload(replicate), rate)
+        try:
+            return self._runner(
+                workload,
+                for_replicate(self._arms[arm], self._experiment, replicate),
+                virtual=self._experiment.clock == "virtual",
+                reveal_lengths=self._experiment.reveal_lengths,
+            )
+        except EngineCoreError as error:
+            kind = ConfigurationError if isinstance(error, ConfigurationError) else EngineCoreError
+            raise kind(f"arm {self._experiment.arms[arm].name!r}, replicate {replicate}: {error}") from error
 
     def kept(self, run: Run, replicate: int) -> Measurement:
         """What is kept of a run of a replicate."""

@@ -16,6 +16,9 @@ from enginecore.lab.replay import replay
 WIDEST = 2.0**10
 """How many times slower and faster than the workload is looked."""
 
+FINEST = 1e-9
+"""The smallest tolerance. Rates are floating point numbers: below 2e-16 there is nothing between two of them."""
+
 PROBES = (0.7, 0.85, 1.15, 1.3)
 """Shares of the capacity at which it is checked that slower is fine and faster is not."""
 
@@ -75,8 +78,8 @@ def find_capacity(
     """
     if not 0 < target <= 1:
         raise ConfigurationError(f"the target must be a share above 0 and at most 1, got {target}")
-    if not tolerance > 0:
-        raise ConfigurationError(f"the tolerance must be above 0, got {tolerance}")
+    if not FINEST <= tolerance <= 1:
+        raise ConfigurationError(f"the tolerance must be from {FINEST:g} to 1, got {tolerance}")
     bench = Bench(experiment, runner)
     rate = bench.mean_rate()
     found: list[Capacity] = []

@@ -200,3 +200,12 @@ class Experiment(Table):
         """The primary one first, then the secondary ones."""
         names = dict.fromkeys((self.primary.metric, *self.secondary.metrics))
         return [METRICS[name] for name in names]
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, from which `load_experiment` reads the same one.
+
+        Complete, but for workload and secondary metrics: there what was left unsaid means something else than its
+        default said aloud, so they hold what was said.
+        """
+        said = self.model_dump(mode="json", exclude_unset=True, include={"workload", "secondary"})
+        return {**self.model_dump(mode="json", exclude_none=True, exclude={"workload", "secondary"}), **said}

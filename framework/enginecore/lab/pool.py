@@ -1,12 +1,19 @@
 """The same function on many tasks at once: in processes of this machine, or on a Ray cluster."""
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from enginecore.errors import ConfigurationError
+from enginecore.errors import ConfigurationError, EngineCoreError
 from enginecore.lab.extras import require
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 PoolKind = Literal["processes", "ray"]
 
@@ -32,6 +39,7 @@ def run_tasks(
 
     Raises:
         ConfigurationError: Ray is asked for and not installed.
+        EngineCoreError: a process was killed.
     """
     found: dict[int, Result] = {}
     for index, result in _results(kind, jobs)(function, tasks, jobs):
@@ -59,13 +67,38 @@ def _here(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], jobs: 
 def _in_processes(
     function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], jobs: int
 ) -> Iterator[tuple[int, Any]]:
-    with ProcessPoolExecutor(min(jobs, len(tasks) or 1), mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(function, *task): index for index, task in enumerate(tasks)}
-        try:
+    context = get_context("spawn")
+    watched, held = context.Pipe(duplex=False)
+    workers = min(jobs, len(tasks) or 1)
+    try:
+        with (
+            ProcessPoolExecutor(workers, mp_context=context, initializer=_follow, initargs=(watched,)) as pool,
+            held,  # closed first: whoever still computes then, computes for nobody
+        ):
+            running = {pool.submit(function, *task): index for index, task in enumerate(tasks)}
             for future in as_completed(running):
                 yield running[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    except BrokenProcessPool as error:
+        raise EngineCoreError(
+            f"one of the {workers} processes that share the runs was killed, perhaps because memory ran out: ask for "
+            "fewer jobs"
+        ) from error
+    finally:
+        watched.close()
+
+
+def _follow(watched: "Connection[None, None]") -> None:
+    """In each process of the pool: end when the other end of the pipe is closed, by its holder or by its holder's end.
+
+    Ctrl-C in the terminal is for the parent, which then closes it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def wait() -> None:
+        watched.poll(None)  # nothing is ever sent
+        os._exit(1)
+
+    threading.Thread(target=wait, name="watch-parent", daemon=True).start()
 
 
 def _on_ray(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[tuple[int, Any]]:

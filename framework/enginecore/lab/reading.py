@@ -29,7 +29,10 @@ def load_experiment(source: str | Path | Mapping[str, Any], overrides: Mapping[s
     """
     values = dict(source) if isinstance(source, Mapping) else {"name": Path(source).stem, **file_layer(source).values}
     if {"experiment", "comparisons"} <= values.keys():
-        values = values["experiment"]
+        held = values["experiment"]
+        if not isinstance(held, Mapping):
+            raise ConfigurationError(f"{source} holds no experiment, but {held!r:.{_LONGEST_VALUE}} in its place")
+        values = dict(held)
     for key, value in (overrides or {}).items():
         values = overlay(values, nested(key.split("."), value))
     try:

@@ -55,7 +55,7 @@ def summarize(
         comparisons=list(comparisons),
         noise_floor=floors.get(experiment.primary.metric, 0.0),
         warnings=[*_warnings(experiment, measured, unsteady), *_few_pairs(experiment, comparisons)],
-        experiment=experiment.model_dump(mode="json", exclude_none=True),
+        experiment=experiment.plain(),
         workload_hashes=[each.workload_hash for each in measured[0]],
         versions=versions(load_arms(experiment)[0].registry),
         command=command or REPEAT,

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from math import inf
 
 import msgspec
 
@@ -52,8 +53,8 @@ def run_sweep(
     Raises:
         EngineCoreError: a factor is not above 0, or an arm cannot run; says why.
     """
-    if wrong := [factor for factor in factors if not factor > 0]:
-        raise ConfigurationError(f"rates are multiples of the workload's own, above 0; got {wrong[0]}")
+    if wrong := [factor for factor in factors if not 0 < factor < inf]:
+        raise ConfigurationError(f"rates are finite multiples of the workload's own, above 0; got {wrong[0]}")
     if experiment.clock == "real" and (jobs > 1 or pool != "processes"):
         raise ConfigurationError("on a real clock runs would disturb each other: take one job, in this process")
     tasks = [(experiment, runner, arm, factor) for arm in range(len(experiment.arms)) for factor in factors]

@@ -4,18 +4,19 @@ import asyncio
 import os
 import signal
 from contextlib import suppress
-from math import isnan
+from math import inf, isnan
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from pydantic import ValidationError
 
 from enginecore import SamplingParams
 from enginecore.client import make_async_client
 from enginecore.clock import VirtualClock
-from enginecore.errors import EngineDeadError
+from enginecore.errors import EngineCoreError, EngineDeadError
 from enginecore.frontend.async_llm import DEFAULTS
 from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.lab.live import LiveExperiment, LiveSettings, Switchback
@@ -191,6 +192,9 @@ def test_blocks_in_which_nobody_comes_are_skipped_and_counted():
         ({"block_seconds": 5, "burn_in_seconds": 5}, "leaves nothing of block_seconds"),
         ({"min_attainment": 0.9}, "min_attainment needs ttft_slo or tpot_slo"),
         ({"metric": "ttfd"}, "metric"),
+        ({"block_seconds": inf}, "finite number"),
+        ({"sd": inf}, "finite number"),
+        ({"penalty_seconds": inf}, "finite number"),
         ({"blok_seconds": 5}, "blok_seconds"),
     ],
 )
@@ -254,3 +258,12 @@ def test_a_candidate_that_is_killed_costs_its_own_requests_and_no_more():
                 assert (await last_of(live.llm, [1])).outputs[0].finish_reason == "length"
 
     asyncio.run(run())
+
+
+def test_a_candidate_that_cannot_start_takes_the_baselines_engine_core_along():
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    broken = {"executor": {"use": "single"}}  # there is no such model
+    with pytest.raises(EngineCoreError) as caught:
+        LiveExperiment({"model": "oracle", **engine(0.001)}, broken)
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+    del caught

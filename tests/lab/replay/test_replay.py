@@ -1,8 +1,11 @@
 """One driver: what it sends when, and what it writes down."""
 
+import gc
 from functools import partial
+from threading import Event, Thread
 from typing import Any
 
+import msgspec
 import pytest
 
 from enginecore.errors import ConfigurationError
@@ -221,3 +224,62 @@ class TestAlone:
     def test_one_that_fails_even_so_is_said(self):
         with pytest.raises(ConfigurationError, match=r"'long' fails even alone: .*at most 63"):
             time_alone(workload([asked("long", prompt=90)]), on_oracle(max_model_len=64), virtual=True)
+
+
+@pytest.mark.parametrize("virtual", [True, False], ids=["virtual", "real"])
+def test_prompts_beyond_the_model_are_refused_without_being_made(virtual):
+    """A trillion tokens would not fit into memory, and need not."""
+    run = replay(
+        workload([asked("huge", prompt=10**12), asked("a", prompt=4)]), on_oracle(step_time=1e-3), virtual=virtual
+    )
+    huge, a = run.requests
+    assert (huge.finish_reason, a.finish_reason) == (FinishReason.ERROR, FinishReason.LENGTH)
+    assert str(huge.error).startswith("request 'huge': the prompt has 1000000000000 tokens, and max_model_len is ")
+
+
+def test_replays_in_threads_leave_the_garbage_collector_as_it_was():
+    """One begins while another runs, and ends after it."""
+    before = gc.get_threshold()
+    first_runs, second_runs, first_is_over = Event(), Event(), Event()
+    waits = {"first": (first_runs, second_runs), "second": (second_runs, first_is_over)}
+
+    def run(name):
+        begun, other = waits[name]
+
+        def on_progress(done):
+            begun.set()
+            other.wait(60)
+
+        virtually([asked("a")], on_progress=on_progress)
+
+    first, second = (Thread(target=run, args=(name,)) for name in waits)
+    first.start()
+    assert first_runs.wait(60)
+    second.start()
+    first.join(60)
+    first_is_over.set()
+    second.join(60)
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"arrival": float("nan")},
+        {"arrival": float("inf")},
+        {"arrival": -1.0},
+        {"delay": float("nan")},
+        {"num_prompt_tokens": 0},
+        {"num_output_tokens": 0},
+    ],
+)
+def test_numbers_that_no_loader_lets_through_are_refused(wrong):
+    """Time that is not a number never comes: the replay would not end."""
+    request = msgspec.structs.replace(asked("a"), **wrong)
+    with pytest.raises(ConfigurationError, match=f"request 'a': {next(iter(wrong))} must be finite and at least"):
+        virtually([request])
+
+
+def test_think_time_must_be_a_number():
+    with pytest.raises(ConfigurationError, match="think_time must be finite and at least 0, got nan"):
+        virtually(workload([asked("a"), asked("b")], loop="closed", concurrency=1, think_time=float("nan")))

@@ -1,6 +1,7 @@
 """The project's own format: written, read, and what is said of bad lines."""
 
 import json
+from codecs import BOM_UTF8
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ def test_what_is_written_is_read(tmp_path, made):
     save_own(made, path)
     read = load_own(path)
     assert read == made
+    path.write_bytes(BOM_UTF8 + path.read_bytes().replace(b"\n", b"\r\n"))  # as some editors save it
+    assert load_own(path) == made
     assert workload_hash(read) == workload_hash(made)
 
 

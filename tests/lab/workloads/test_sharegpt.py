@@ -1,6 +1,7 @@
 """Conversations with texts: lengths counted, times drawn."""
 
 import json
+from codecs import BOM_UTF8
 from importlib.util import find_spec
 from typing import Any
 
@@ -51,6 +52,7 @@ def test_turns_are_what_was_asked_and_answered(write, tmp_path):
         Conversation("two", ((1, 1),)),
     ]
     assert load_sharegpt(path, WORDS) == found
+    path.write_bytes(BOM_UTF8 + path.read_bytes())
     assert load_sharegpt(path, WORDS, limit=2) == found[:2]
     assert load_sharegpt(path, count_words(1.3))[0].turns == ((4, 3), (2, 6))
 

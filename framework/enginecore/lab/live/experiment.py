@@ -55,7 +55,8 @@ class LiveExperiment:
         arms = [load_settings(arm, defaults=DEFAULTS) for arm in both]
         clients: list[AsyncEngineCoreClient] = []
         try:
-            clients += [make_async_client(arm) for arm in arms]
+            for arm in arms:
+                clients.append(make_async_client(arm))  # one by one: the first is known, and ended, if the second fails
             self._start(clients, functools.partial(load_tokenizer, arms[BASELINE]), settings, RealClock())
         except BaseException:
             for client in clients:

@@ -29,7 +29,7 @@ class LiveSettings(BaseModel):
         seed: Of the lots that order the blocks.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     metric: Literal["ttft", "tpot", "e2e"] = "ttft"
     block_seconds: float = Field(default=60.0, gt=0)

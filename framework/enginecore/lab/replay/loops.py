@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from math import inf
 from typing import NamedTuple, Protocol
 
 from enginecore.errors import ConfigurationError
@@ -86,13 +87,30 @@ def loop_of(workload: Workload) -> Loop:
     """The loop that a workload asks for.
 
     Raises:
-        ConfigurationError: its requests do not go with it, two have one id, or there are none.
+        ConfigurationError: its requests do not go with it, two have one id, a number is none, or there are no requests.
     """
     if not workload.requests:
         raise ConfigurationError(f"workload {workload.name!r} has no requests")
+    _check_numbers(workload)
     seen: set[str] = set()
     for request in workload.requests:
         if request.request_id in seen:
             raise ConfigurationError(f"workload {workload.name!r} has two requests with the id {request.request_id!r}")
         seen.add(request.request_id)
     return Clients(workload) if workload.loop == "closed" else Sessions(workload)
+
+
+def _check_numbers(workload: Workload) -> None:
+    """Settings and loaders let no others through, but workloads can be made by hand. Time that is NaN never comes."""
+    if not 0 <= workload.think_time < inf:
+        raise ConfigurationError(
+            f"workload {workload.name!r}: think_time must be finite and at least 0, got {workload.think_time}"
+        )
+    for request in workload.requests:
+        for name, least in (("arrival", 0), ("delay", 0), ("num_prompt_tokens", 1), ("num_output_tokens", 1)):
+            value = getattr(request, name)
+            if not least <= value < inf:
+                raise ConfigurationError(
+                    f"workload {workload.name!r}, request {request.request_id!r}: {name} must be finite and at least "
+                    f"{least}, got {value}"
+                )

@@ -15,6 +15,9 @@ from enginecore.lab.run import Run
 from enginecore.lab.workload import Workload
 from enginecore.settings import Loaded, load_settings
 
+RARE = (100_000, 20, 100)
+"""Thresholds of the garbage collector while a replay runs."""
+
 Progress = Callable[[int], None]
 """Is told how many requests have ended, whenever a step has ended some."""
 
@@ -73,13 +76,17 @@ def replay(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Look for garbage cycles less often: an engine makes none, and each look goes through every token that waits."""
+    """Look for garbage cycles less often: an engine makes none, and each look goes through every token that waits.
+
+    The thresholds are the whole process's: of replays in several threads, only those that changed them put them back.
+    """
     before = gc.get_threshold()
-    gc.set_threshold(100_000, 20, 100)
+    gc.set_threshold(*RARE)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if before != RARE:
+            gc.set_threshold(*before)
 
 
 def _ignore(num_ended: int) -> None:

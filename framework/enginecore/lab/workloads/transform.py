@@ -1,6 +1,7 @@
 """Workloads from workloads: faster or slower, cut, in a closed loop, several as one."""
 
 from collections.abc import Iterable, Sequence
+from math import inf, isfinite
 
 import msgspec
 
@@ -12,10 +13,13 @@ def scale_rate(workload: Workload, factor: float) -> Workload:
     """The same requests, arriving `factor` times as fast. Think times and deadlines are what they were.
 
     Raises:
-        ConfigurationError: the factor is not above 0.
+        ConfigurationError: the factor is not above 0, or so large or small that its times are no numbers.
     """
-    if not factor > 0:
-        raise ConfigurationError(f"a workload's rate is scaled by a factor above 0, got {factor}")
+    if not 0 < factor < inf:
+        raise ConfigurationError(f"a workload's rate is scaled by a finite factor above 0, got {factor}")
+    last = max((each.arrival for each in workload.requests), default=0.0)
+    if not isfinite(last / factor):
+        raise ConfigurationError(f"at {factor} times its rate, workload {workload.name!r} would never end")
     if factor == 1:
         return workload
     return _with(workload, [msgspec.structs.replace(each, arrival=each.arrival / factor) for each in workload.requests])
@@ -41,8 +45,8 @@ def at_rate(workload: Workload, rate: float) -> Workload:
     Raises:
         ConfigurationError: the rate is not above 0, or the workload has none.
     """
-    if not rate > 0:
-        raise ConfigurationError(f"the rate of a workload must be above 0, got {rate}")
+    if not 0 < rate < inf:
+        raise ConfigurationError(f"the rate of a workload must be finite and above 0, got {rate}")
     return scale_rate(workload, rate / mean_rate(workload))
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -129,6 +130,8 @@ def json_rows(path: Path) -> Iterator[Row]:
     decoder = msgspec.json.Decoder()
     with _reading(path), path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
             if not line.strip():
                 continue
             try:

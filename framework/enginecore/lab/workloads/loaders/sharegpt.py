@@ -5,6 +5,7 @@ its card says Apache-2.0, its texts are their writers'. Texts of conversations; 
 """
 
 import math
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -61,7 +62,7 @@ def load_sharegpt(path: Path, count_tokens: Callable[[str], int], *, limit: int 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        entries = msgspec.json.decode(path.read_bytes())
+        entries = msgspec.json.decode(path.read_bytes().removeprefix(BOM_UTF8))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
