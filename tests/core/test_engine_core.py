@@ -13,9 +13,17 @@ from enginecore.conformance.oracle.model import OracleModel
 from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError, PluginError, StepError
 from enginecore.messages import EngineCoreRequest, FinishReason
-from enginecore.plugin import Component
+from enginecore.plugin import CAPABILITIES, Component
 from enginecore.sampling import PoolingParams, SamplingParams
-from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, Split, policy_component
+from enginecore.scheduling import (
+    ContinuousBatchingScheduler,
+    RequestView,
+    SchedulerView,
+    SchedulingPolicy,
+    Split,
+    policy_component,
+)
+from enginecore_schedulers.fcfs import Fcfs
 from tests.core.engines import make_core, request, run
 from tests.core.stalling import Stalling
 
@@ -163,6 +171,8 @@ def test_without_feeding_a_lone_request_waits_for_each_token_and_two_share_the_q
         ("get_statz", (), "no utility 'get_statz'; there are check_health, collective_rpc, get_stats, is_alive, pause"),
         ("__init__", (), "no utility '__init__'"),
         ("call", ("get_stats",), "no utility 'call'"),
+        ("os:system", ("true",), "no utility 'os:system'"),
+        ("update_weights", (), "no utility 'update_weights'"),
         ("get_stats", (1,), "too many positional arguments"),
         ("collective_rpc", (), "missing a required argument: 'method'"),
     ],
@@ -170,6 +180,7 @@ def test_without_feeding_a_lone_request_waits_for_each_token_and_two_share_the_q
 def test_an_unknown_utility_or_a_wrong_argument_is_the_callers_error_alone(
     name: str, arguments: tuple[Any, ...], message: str
 ) -> None:
+    """Field cases 46 and 138: weights cannot be exchanged behind the cache's back, and a name is no import path."""
     core = make_core()
     with pytest.raises(InvalidRequestError, match=message):
         core.call_utility(name, *arguments)
@@ -289,6 +300,26 @@ def test_a_component_that_lacks_members_of_its_interface_is_refused_by_name() ->
     )
     with pytest.raises(PluginError, match=r"no Scheduler: it lacks abort_requests\(\), .*unfinished_requests"):
         make_core(components=[component], scheduler={"use": "partial"})
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (lambda self: False, r"reset_prefix_cache must take \(self, reset_running_requests.*too many positional"),
+        (lambda self, reset, *, reason: False, "reset_prefix_cache must take .*missing a required.*'reason'"),
+    ],
+)
+def test_132_a_method_that_takes_other_arguments_is_refused_by_name(method: Any, message: str) -> None:
+    """Written for another version of the interface: that is found before the first request."""
+    drifted = type("Drifted", (ContinuousBatchingScheduler,), {"reset_prefix_cache": method})
+    component = Component(
+        kind="scheduler",
+        name="drifted",
+        factory=lambda settings, context: drifted(Fcfs(), context),
+        capabilities=CAPABILITIES["scheduler"],
+    )
+    with pytest.raises(PluginError, match=f"'drifted' made a Drifted, which is no Scheduler: {message}"):
+        make_core(components=[component], scheduler={"use": "drifted"})
 
 
 def test_an_executor_out_of_order_needs_a_scheduler_that_knows_of_it() -> None:
