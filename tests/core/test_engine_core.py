@@ -96,6 +96,7 @@ def test_a_dead_executor_is_noticed_before_the_next_step() -> None:
 
 
 def test_a_scheduler_that_stalls_is_a_loud_error() -> None:
+    """Field case 33."""
 
     core = make_core(components=[policy_component("stalling", Stalling)], scheduler={"use": "stalling"})
     core.add_request(request("r"))
@@ -292,6 +293,7 @@ def test_an_executor_that_raises_at_once_says_what_was_scheduled_too() -> None:
 
 
 def test_a_component_that_lacks_members_of_its_interface_is_refused_by_name() -> None:
+    """Field cases 132 and 135: a hook that is required has no default that hides its absence."""
     component = Component(
         kind="scheduler",
         name="partial",
@@ -323,6 +325,7 @@ def test_132_a_method_that_takes_other_arguments_is_refused_by_name(method: Any,
 
 
 def test_an_executor_out_of_order_needs_a_scheduler_that_knows_of_it() -> None:
+    """Field case 131."""
     component = Component(
         kind="scheduler",
         name="plain",
