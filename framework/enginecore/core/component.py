@@ -81,7 +81,7 @@ def _odd_method(built: object, methods: Mapping[str, Callable[..., Any]]) -> str
     for name, method in methods.items():
         wanted = inspect.signature(method)
         parameters = list(wanted.parameters.values())[1:]  # without self
-        named = {parameter.name: None for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+        named = {one.name: None for one in parameters if one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD)}
         try:
             inspect.signature(getattr(built, name)).bind(*parameters[: len(parameters) - len(named)], **named)
         except TypeError as error:
