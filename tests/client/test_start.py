@@ -70,6 +70,7 @@ def test_a_clock_of_ones_own_cannot_be_shared_with_a_process():
 
 
 def test_a_component_that_no_process_can_import_is_refused_before_anything_starts():
+    """Field case 127."""
     component = Component(kind="executor", name="mine", factory=lambda settings, context: None)
     loaded = load_settings({"transport.use": "zmq", "executor.use": "mine"}, components=[component], environ={})
     with pytest.raises(PluginError, match="other processes cannot import it"):

@@ -13,9 +13,17 @@ from enginecore.conformance.oracle.model import OracleModel
 from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError, PluginError, StepError
 from enginecore.messages import EngineCoreRequest, FinishReason
-from enginecore.plugin import Component
+from enginecore.plugin import CAPABILITIES, Component
 from enginecore.sampling import PoolingParams, SamplingParams
-from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, Split, policy_component
+from enginecore.scheduling import (
+    ContinuousBatchingScheduler,
+    RequestView,
+    SchedulerView,
+    SchedulingPolicy,
+    Split,
+    policy_component,
+)
+from enginecore_schedulers.fcfs import Fcfs
 from tests.core.engines import make_core, request, run
 from tests.core.stalling import Stalling
 
@@ -88,6 +96,7 @@ def test_a_dead_executor_is_noticed_before_the_next_step() -> None:
 
 
 def test_a_scheduler_that_stalls_is_a_loud_error() -> None:
+    """Field case 33."""
 
     core = make_core(components=[policy_component("stalling", Stalling)], scheduler={"use": "stalling"})
     core.add_request(request("r"))
@@ -163,6 +172,8 @@ def test_without_feeding_a_lone_request_waits_for_each_token_and_two_share_the_q
         ("get_statz", (), "no utility 'get_statz'; there are check_health, collective_rpc, get_stats, is_alive, pause"),
         ("__init__", (), "no utility '__init__'"),
         ("call", ("get_stats",), "no utility 'call'"),
+        ("os:system", ("true",), "no utility 'os:system'"),
+        ("update_weights", (), "no utility 'update_weights'"),
         ("get_stats", (1,), "too many positional arguments"),
         ("collective_rpc", (), "missing a required argument: 'method'"),
     ],
@@ -170,6 +181,7 @@ def test_without_feeding_a_lone_request_waits_for_each_token_and_two_share_the_q
 def test_an_unknown_utility_or_a_wrong_argument_is_the_callers_error_alone(
     name: str, arguments: tuple[Any, ...], message: str
 ) -> None:
+    """Field cases 46 and 138: weights cannot be exchanged behind the cache's back, and a name is no import path."""
     core = make_core()
     with pytest.raises(InvalidRequestError, match=message):
         core.call_utility(name, *arguments)
@@ -281,6 +293,7 @@ def test_an_executor_that_raises_at_once_says_what_was_scheduled_too() -> None:
 
 
 def test_a_component_that_lacks_members_of_its_interface_is_refused_by_name() -> None:
+    """Field cases 132 and 135: a hook that is required has no default that hides its absence."""
     component = Component(
         kind="scheduler",
         name="partial",
@@ -291,7 +304,28 @@ def test_a_component_that_lacks_members_of_its_interface_is_refused_by_name() ->
         make_core(components=[component], scheduler={"use": "partial"})
 
 
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (lambda self: False, r"reset_prefix_cache must take \(self, reset_running_requests.*too many positional"),
+        (lambda self, reset, *, reason: False, "reset_prefix_cache must take .*missing a required.*'reason'"),
+    ],
+)
+def test_132_a_method_that_takes_other_arguments_is_refused_by_name(method: Any, message: str) -> None:
+    """Written for another version of the interface: that is found before the first request."""
+    drifted = type("Drifted", (ContinuousBatchingScheduler,), {"reset_prefix_cache": method})
+    component = Component(
+        kind="scheduler",
+        name="drifted",
+        factory=lambda settings, context: drifted(Fcfs(), context),
+        capabilities=CAPABILITIES["scheduler"],
+    )
+    with pytest.raises(PluginError, match=f"'drifted' made a Drifted, which is no Scheduler: {message}"):
+        make_core(components=[component], scheduler={"use": "drifted"})
+
+
 def test_an_executor_out_of_order_needs_a_scheduler_that_knows_of_it() -> None:
+    """Field case 131."""
     component = Component(
         kind="scheduler",
         name="plain",

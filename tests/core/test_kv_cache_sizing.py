@@ -35,6 +35,7 @@ def test_what_does_not_fit_says_what_would(budget: Budget, message: str) -> None
 
 
 def test_layers_with_different_block_sizes_are_refused_by_size() -> None:
+    """Field case 51."""
     specs = {"a": KVCacheSpec(2, 100), "b": KVCacheSpec(64, 100)}
     with pytest.raises(ConfigurationError, match=r"different KV block sizes \(2, 64\)"):
         size_kv_cache(specs, 100_000, Budget(0.5))

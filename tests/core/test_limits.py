@@ -10,6 +10,7 @@ from tests.core.engines import make_core, request, run
 
 
 def test_auto_takes_what_fits_and_one_truth_is_advertised_and_enforced() -> None:
+    """Field case 6."""
     core = make_core(oracle={"max_model_len": 1024}, num_kv_blocks=8, block_size=16)
     assert core.info.max_model_len == 128
     with pytest.raises(InvalidRequestError, match="200 tokens, and max_model_len is 128"):
@@ -23,6 +24,7 @@ def test_auto_is_at_most_what_the_model_was_made_for() -> None:
 
 
 def test_one_request_of_max_model_len_must_fit_and_the_error_says_what_would() -> None:
+    """Field case 1."""
     with pytest.raises(ConfigurationError, match="needs 64 KV blocks of 16, and there are 63") as raised:
         make_core(oracle={"max_model_len": 1024}, max_model_len=None, num_kv_blocks=63)
     assert "lower max_model_len to 1008" in str(raised.value)
@@ -48,6 +50,7 @@ def test_without_chunked_prefill_a_step_must_hold_the_longest_prompt() -> None:
 
 
 def test_layers_that_are_not_causal_switch_both_off_before_the_last_check() -> None:
+    """Field case 8."""
     core = make_core(oracle={"max_model_len": 64, "non_causal": True}, max_num_batched_tokens=64)
     assert not core.info.enable_chunked_prefill
     assert not core.info.enable_prefix_caching
@@ -56,6 +59,7 @@ def test_layers_that_are_not_causal_switch_both_off_before_the_last_check() -> N
 
 
 def test_a_piece_larger_than_the_budget_is_refused() -> None:
+    """Field case 9."""
     settings: dict[str, Any] = {"scheduler": {"fcfs": {"prefill_chunk_size": 64}}}
     with pytest.raises(ConfigurationError, match="prefill_chunk_size = 64 is above max_num_batched_tokens = 32"):
         make_core(max_num_batched_tokens=32, **settings)
@@ -95,6 +99,7 @@ BROKEN_SCHEDULER = Component(
 def test_an_impossible_pair_is_refused_in_a_sentence(
     component: Component, settings: dict[str, Any], message: str
 ) -> None:
+    """Field cases 131 and 134: what both sides can do is declared, and compared before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
         make_core(components=[component], **{str(component.kind): {"use": component.name}, **settings})
 

@@ -85,6 +85,7 @@ def test_a_utility_that_fails_is_its_callers_affair_and_says_where() -> None:
 
 
 def test_an_unknown_method_of_the_workers_is_a_failure_of_the_call() -> None:
+    """Field case 138."""
     with pytest.raises(UtilityError, match="AttributeError: the oracle's worker has no method 'nothing'; it has get_"):
         make_core().call_utility("collective_rpc", "nothing")
 

@@ -109,6 +109,7 @@ def decodes_in_flight(engine):
 
 
 def test_a_lone_request_has_two_decodes_in_flight_when_tokens_are_fed():
+    """Field case 131: overlap is there."""
     engine = OracleEngine(oracle={"depth": 2, "feeds_tokens": True, "step_time": 1.0})
     engine.add(lone_request())
     engine.run()
@@ -116,6 +117,7 @@ def test_a_lone_request_has_two_decodes_in_flight_when_tokens_are_fed():
 
 
 def test_a_lone_request_waits_for_its_token_when_tokens_are_not_fed():
+    """Field case 131: and here it cannot be."""
     engine = OracleEngine(oracle={"depth": 2, "step_time": 1.0})
     engine.add(lone_request())
     engine.run()

@@ -56,8 +56,20 @@ def test_a_prompt_may_be_text_token_ids_or_both(prompt, text, token_ids):
     ],
 )
 def test_what_is_no_prompt_is_refused_in_words(prompt, says):
+    """Field case 29."""
     with pytest.raises(InvalidRequestError, match=says):
         make().process(prompt)
+
+
+def test_29_text_that_gives_no_token_is_an_empty_prompt():
+    class Stripping(ByteTokenizer):
+        def encode(self, text, *, add_special_tokens=True):
+            return super().encode(text.strip())
+
+    processor = InputProcessor(make_info(), Stripping)
+    assert processor.process(" a ").prompt_token_ids == [97]
+    with pytest.raises(InvalidRequestError, match="the prompt is empty"):
+        processor.process(" \n ")
 
 
 @pytest.mark.parametrize(("length", "max_tokens", "given"), [(63, 5, 5), (63, None, 1), (1, None, 63), (64, 0, 0)])

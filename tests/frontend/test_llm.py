@@ -144,6 +144,7 @@ def test_one_value_per_prompt_must_be_one_per_prompt(wrong):
     ],
 )
 def test_a_prompt_that_is_refused_is_named_before_anything_is_queued(prompts, says):
+    """Field case 29, among others."""
     llm, client = make()
     with pytest.raises(InvalidRequestError, match=says):
         llm.generate(prompts)

@@ -146,6 +146,7 @@ def test_a_message_cannot_say_whose_it_is() -> None:
 
 
 def test_an_id_that_is_taken_is_refused_and_the_first_one_goes_on() -> None:
+    """Field case 22: from two front ends."""
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         loop.gate.close()

@@ -67,6 +67,7 @@ def install_all_broken(site):
 
 
 def test_every_broken_plugin_is_listed_and_stops_nobody(site, environment):
+    """Field case 126."""
     install_all_broken(site)
     site.install("zzz-good", SCHEDULER.format(name="good"))
     found, _ = environment.plugins()
@@ -82,6 +83,7 @@ def test_every_broken_plugin_is_listed_and_stops_nobody(site, environment):
 
 
 def test_an_engine_runs_although_every_other_plugin_is_broken(site, environment):
+    """Field case 126."""
     install_all_broken(site)
     done = environment.python("-c", RUN_ON_ORACLE)
     assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
@@ -91,6 +93,7 @@ def test_an_engine_runs_although_every_other_plugin_is_broken(site, environment)
 
 
 def test_strict_makes_a_broken_plugin_the_exit_code(site, environment):
+    """Field case 126."""
     assert environment.enginecore("plugins", "--strict").returncode == 0
     site.install("broken-import", "1 / 0")
     assert environment.enginecore("plugins").returncode == 0
@@ -105,6 +108,7 @@ def test_other_commands_do_not_mind_broken_plugins(site, environment):
 
 
 def test_asking_for_what_a_broken_plugin_has_shows_its_traceback(site, environment):
+    """Field case 126."""
     site.install("broken-import", "1 / 0")
     done = environment.enginecore("config", "--set", "scheduler.use=mine")
     assert done.returncode == 2
@@ -116,6 +120,7 @@ def test_asking_for_what_a_broken_plugin_has_shows_its_traceback(site, environme
 
 
 def test_two_distributions_with_one_name(site, environment):
+    """Field case 130."""
     site.install("acme-one", SCHEDULER.format(name="mine"))
     site.install("acme-two", SCHEDULER.format(name="mine"))
     found, answer = environment.plugins()
@@ -161,6 +166,7 @@ def test_lists_are_read_from_the_config_file_too(site, environment):
 
 
 def test_an_allow_list_that_names_nothing_lists_what_was_found(site, environment):
+    """Field case 129."""
     site.install("acme-one", SCHEDULER.format(name="mine"))
     done = environment.enginecore("plugins", ENGINECORE_PLUGINS__ALLOW='["acme-won"]')
     assert done.returncode == 2

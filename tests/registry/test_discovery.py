@@ -27,6 +27,7 @@ def test_an_installed_plugin_is_active(site):
 
 
 def test_installing_changes_no_default(site):
+    """Field case 134."""
     site.install("aaa-sched", SCHEDULER.format(name="aaa"))
     loaded = load_settings(environ={})
     assert loaded.registry.get("scheduler", "aaa")
@@ -66,11 +67,13 @@ def test_block_beats_allow(site):
 
 
 def test_an_empty_allow_list_is_not_an_unset_one():
+    """Field case 129."""
     assert {record.status for record in Registry.discover(allow=[]).plugins} == {"blocked"}
 
 
 @pytest.mark.parametrize("lists", [{"allow": ["acme-shed"]}, {"block": ["acme-shed"]}])
 def test_a_list_that_names_nothing_is_an_error_that_lists_what_was_found(site, lists):
+    """Field case 129."""
     site.install("acme-sched", SCHEDULER.format(name="acme"), entry_point="acme-entry")
     with pytest.raises(ConfigurationError) as error:
         Registry.discover(**lists)
@@ -82,6 +85,7 @@ def test_a_list_that_names_nothing_is_an_error_that_lists_what_was_found(site, l
 
 
 def test_one_distribution_twice_on_the_path_is_no_duplicate_of_itself(site, tmp_path, monkeypatch):
+    """Field case 130."""
     site.install("acme-sched", SCHEDULER.format(name="acme"), version="2.0")
     (tmp_path / "older").mkdir()
     Site(tmp_path / "older").install("acme-sched", SCHEDULER.format(name="acme"), version="1.0")
@@ -92,6 +96,7 @@ def test_one_distribution_twice_on_the_path_is_no_duplicate_of_itself(site, tmp_
 
 
 def test_what_an_older_copy_declares_does_not_count(site, tmp_path, monkeypatch):
+    """Field case 129: metadata that is stale."""
     site.declare("acme-sched", {}, version="2.0")
     (tmp_path / "older").mkdir()
     Site(tmp_path / "older").install("acme-sched", SCHEDULER.format(name="acme"), version="1.0")
@@ -100,6 +105,7 @@ def test_what_an_older_copy_declares_does_not_count(site, tmp_path, monkeypatch)
 
 
 def test_a_plugin_for_another_interface_says_what_it_needs(site):
+    """Field case 132."""
     module = site.install("acme-sched", SCHEDULER.format(name="acme"), group="enginecore.plugins.v2")
     record = record_of(Registry.discover(), "acme-sched")
     assert (record.status, record.reason) == ("failed", "it needs plugin interface v2; this enginecore has v1")

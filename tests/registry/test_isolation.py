@@ -59,6 +59,7 @@ RAISING = {
 
 @pytest.mark.parametrize("case", RAISING)
 def test_what_a_plugin_raises_is_kept_with_its_traceback(site, case):
+    """Field case 126."""
     source, reason = RAISING[case]
     assert reason in reason_of(site, source)
     record = record_of(Registry.discover(), "broken")
@@ -131,6 +132,7 @@ HOOKS = {
 
 @pytest.mark.parametrize("case", HOOKS)
 def test_a_hook_that_would_never_be_called_is_an_error(site, case):
+    """Field case 137."""
     source, reason = HOOKS[case]
     assert reason in reason_of(site, source)
 
@@ -205,6 +207,7 @@ def test_a_component_that_breaks_a_rule_fails_its_plugin(site, case):
 
 
 def test_one_bad_component_takes_the_good_ones_along(site):
+    """Field case 126: nothing is registered half."""
     good = "Component(kind='scheduler', name='good', factory=make)"
     site.install("broken", offers(f"[{good}, Component(kind='scheduler', name='bad', factory=None)]"))
     registry = Registry.discover()

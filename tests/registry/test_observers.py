@@ -66,6 +66,7 @@ def test_only_the_hooks_that_are_implemented_have_observers(site):
 
 
 def test_everybody_is_told_although_one_raises(site, caplog):
+    """Field case 32."""
     site.install("aaa", OBSERVER.format(what="raise ValueError('mine')"))
     site.install("bbb", OBSERVER.format(what="raise SystemExit"))
     site.install("ccc", OBSERVER.format(what="pass"))

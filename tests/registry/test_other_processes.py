@@ -40,6 +40,7 @@ def in_child(spec, method):
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_a_child_has_the_same_plugins_and_components(site, method):
+    """Field case 127."""
     site.install("acme", SCHEDULER.format(name="acme"))
     site.install("acme-blocked", SCHEDULER.format(name="blocked"))
     site.install("acme-broken", "raise SystemExit")
@@ -53,6 +54,7 @@ def test_a_child_has_the_same_plugins_and_components(site, method):
 
 
 def test_a_child_that_lacks_a_plugin_says_so(site):
+    """Field case 127."""
     site.install("acme", SCHEDULER.format(name="acme"))
     spec = Registry.discover().spec()
     spec["plugins"].append(["gone", "gone-dist", "3.1", "active"])
@@ -73,6 +75,7 @@ def test_an_object_is_found_by_the_top_level_name_that_it_has():
 
 
 def test_an_object_without_such_a_name_is_refused_with_advice():
+    """Field case 127."""
     local = Component(kind="scheduler", name="local", factory=importable.make)
     registry = Registry.discover().with_components([local])
     with pytest.raises(PluginError, match=r"scheduler 'local'.*assign the Component to a name at the top level"):

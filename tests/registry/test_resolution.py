@@ -33,6 +33,7 @@ def test_a_name_of_another_kind_is_not_found():
 
 
 def test_an_error_names_what_failed_and_what_is_blocked(site):
+    """Field case 129."""
     site.install("acme-broken", "import no_such_module_anywhere")
     site.install("acme-blocked", SCHEDULER.format(name="mine"))
     message = error_for(Registry.discover(block=["acme-blocked"]))
@@ -44,6 +45,7 @@ def test_an_error_names_what_failed_and_what_is_blocked(site):
 
 
 def test_the_only_broken_plugin_shows_its_traceback(site):
+    """Field case 126: to ask for what is broken is an error."""
     site.install("acme-broken", "1 / 0")
     assert "ZeroDivisionError: division by zero\n" in error_for(Registry.discover()) + "\n"
     assert "Traceback" in error_for(Registry.discover())
@@ -60,6 +62,7 @@ def test_of_several_broken_plugins_the_one_with_the_name_shows_its_traceback(sit
 
 
 def test_two_distributions_with_one_name_are_an_error_for_whoever_asks(site):
+    """Field case 130."""
     site.install("acme-one", SCHEDULER.format(name="mine"), version="1.5")
     site.install("acme-two", SCHEDULER.format(name="mine"))
     site.install("acme-three", SCHEDULER.format(name="other"))
@@ -75,6 +78,7 @@ def test_two_distributions_with_one_name_are_an_error_for_whoever_asks(site):
 
 
 def test_blocking_one_of_two_settles_it(site):
+    """Field case 130."""
     site.install("acme-one", SCHEDULER.format(name="mine"))
     site.install("acme-two", SCHEDULER.format(name="mine"))
     registry = Registry.discover(block=["acme-two"])
@@ -82,6 +86,7 @@ def test_blocking_one_of_two_settles_it(site):
 
 
 def test_a_name_of_a_bundled_component_is_not_taken_over(site):
+    """Field case 130."""
     site.install("acme", SCHEDULER.format(name="fcfs"))
     message = error_for(Registry.discover(), "fcfs")
     assert "distribution enginecore" in message
@@ -121,5 +126,6 @@ def test_components_as_objects_obey_the_rules_of_plugins():
     ],
 )
 def test_a_component_by_name_must_be_one(name, problem):
+    """Field case 138: the operator names it, and a wrong name is an error at start."""
     with pytest.raises(PluginError, match=problem):
         Registry.discover().with_components([name])

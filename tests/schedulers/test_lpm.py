@@ -45,6 +45,7 @@ def test_in_a_cache_that_holds_everything_it_costs_nothing():
 
 @pytest.mark.parametrize("patience", [4, 16])
 def test_a_steady_stream_of_cached_prompts_does_not_starve_a_cold_one(patience):
+    """Field case 17."""
     random = Random(2)
     hot = tokens(random, 64)
     # one seat, a request of 5 tokens every 5 steps and one more: there is always one that waits

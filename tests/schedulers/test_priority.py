@@ -36,6 +36,7 @@ def test_those_of_a_class_do_not_displace_one_another():
 
 @pytest.mark.parametrize("preemptive", [True, False])
 def test_the_switch_decides_whether_it_displaces(preemptive):
+    """Field case 15."""
     trial = Trial("priority", crowd(50 * STEP), step_time=STEP, max_num_seqs=4,
                   policy_settings={"preemptive": preemptive})  # fmt: skip
     assert trial.stats.num_preemptions == int(preemptive)
@@ -44,6 +45,7 @@ def test_the_switch_decides_whether_it_displaces(preemptive):
 
 @pytest.mark.parametrize(("ageing", "seconds"), [(1.0, 5.0), (2.5, 2.0)])
 def test_ageing_bounds_the_wait_behind_a_steady_stream_of_urgent_requests(ageing, seconds):
+    """Field case 17."""
     # two seats, a request of 20 tokens every 10 steps, and two to begin with: there is always one that waits
     stream = [job(f"urgent{n}", max(n - 2, 0) * 10 * STEP, 10, 20, priority=0) for n in range(52)]
     jobs = [*stream, job("patient", 0.1, 10, 20, priority=5)]

@@ -287,6 +287,8 @@ def test_a_refusal_is_in_words(reason):
 
 
 def test_a_method_with_other_arguments_is_refused_before_any_engine_is_built():
+    """Field case 132."""
+
     class Short(SchedulingPolicy):
         def rank(self, request):  # type: ignore[override]
             return request.arrival

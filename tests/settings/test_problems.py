@@ -107,6 +107,7 @@ def test_the_branches_of_a_union_make_one_sentence():
 
 
 def test_an_empty_variable_for_a_list_is_neither_empty_nor_unset():
+    """Field case 129."""
     assert message_of(environ={"ENGINECORE_PLUGINS__ALLOW": ""}) == (
         "plugins.allow = '' (environment ENGINECORE_PLUGINS__ALLOW): "
         'must be a list, such as ["a", "b"]; an empty one is []'
@@ -135,6 +136,7 @@ def test_a_table_of_a_component_that_is_not_loaded_says_why(site):
 
 
 def test_a_component_that_is_offered_twice_can_neither_be_set_nor_used(site):
+    """Field case 130."""
     site.install("acme", SCHEDULER.format(name="shapes"))
     for arguments in ({"scheduler.shapes.weight": 1}, {"scheduler.use": "shapes"}):
         message = message_of(arguments)
@@ -158,6 +160,7 @@ def test_nothing_is_imported_if_the_plugin_lists_are_misspelt(site):
 
 
 def test_a_broken_plugin_is_a_warning_and_no_more(site, caplog):
+    """Field case 126."""
     site.install("acme-broken", "raise ValueError('broken')")
     load()
     assert "plugin 'acme-broken' of distribution acme-broken 1.0 is left out: ValueError: broken" in caplog.text

@@ -16,6 +16,7 @@ IN_FLIGHT = [{}, {"overlap": True}, {"pipeline_parallel_size": 2}, {"pipeline_pa
 @pytest.mark.parametrize("more", IN_FLIGHT, ids=["one", "overlap", "two stages", "four stages"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_serves_everybody(policy, more):
+    """Field case 137: a policy has its effect on this executor too."""
     random = Random(7)
     wanted = {f"r{n}": random.randint(1, 40) for n in range(60)}
     jobs = [

@@ -81,6 +81,7 @@ def test_chunked_prefill_changes_nothing(block_size, chunk, backend):
 
 
 def test_a_shared_prefix_is_read_from_the_blocks_of_another_request(backend):
+    """Field cases 34 and 54."""
     model = make_hf_model()
     driver = driver_for(model, backend)
     prefix = prompt_of(24)
@@ -94,6 +95,7 @@ def test_a_shared_prefix_is_read_from_the_blocks_of_another_request(backend):
 
 
 def test_a_prefix_shared_within_one_step_is_written_before_it_is_read(backend):
+    """Field case 41."""
     model = make_hf_model()
     driver = driver_for(model, backend)
     prefix = prompt_of(16)

@@ -170,6 +170,7 @@ def test_rows_with_different_limits_do_not_mix():
 
 
 def test_a_draw_depends_on_seed_and_index_not_on_row_or_neighbours():
+    """Field case 27: a request that resumes needs no state of random numbers, only the index of its token."""
     torch.manual_seed(0)
     logits = torch.randn(16, 5000)
     mine = logits[0].clone()

@@ -1,7 +1,7 @@
 """Calling a component's factory, and looking at what comes out."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from enginecore.errors import EngineCoreError, PluginError
@@ -33,7 +33,8 @@ def build_component(component: Component, settings: Any, context: Any) -> Any:
 
     Raises:
         EngineCoreError: raised by the factory on purpose.
-        PluginError: anything else that it raises, or what it returns lacks members of its interface; names them.
+        PluginError: anything else that it raises, or what it returns lacks members of its interface, or has methods
+            that cannot be called as the interface says; names them.
     """
     try:
         built = component.factory(settings, context)
@@ -48,17 +49,18 @@ def build_component(component: Component, settings: Any, context: Any) -> Any:
 
 
 def _check_interface(component: Component, built: object) -> None:
-    """Types are a type checker's affair; a member that is missing would be noticed only in the middle of a step."""
+    """Types are a type checker's affair; what is missing or takes other arguments would fail amid a step."""
     interface = ChannelTransport if "channels" in component.capabilities else INTERFACES[component.kind]
+    due = {name: member for name, member in vars(interface).items() if _is_due(interface, name, member)}
+    methods = {name: member for name, member in due.items() if inspect.isfunction(member)}
     missing = [
-        f"{name}()" if inspect.isfunction(member) else name
-        for name, member in vars(interface).items()
-        if _is_due(interface, name, member) and not _offers(built, name, method=inspect.isfunction(member))
+        f"{name}()" if name in methods else name for name in due if not _offers(built, name, method=name in methods)
     ]
-    if missing:
+    problem = f"it lacks {', '.join(missing)}" if missing else _odd_method(built, methods)
+    if problem:
         raise PluginError(
             f"{component.kind} {component.name!r} made a {type(built).__name__}, which is no {interface.__name__}: "
-            f"it lacks {', '.join(missing)}"
+            f"{problem}"
         )
 
 
@@ -72,3 +74,16 @@ def _offers(built: object, name: str, *, method: bool) -> bool:
     if not method:
         return hasattr(type(built), name) or hasattr(built, name)
     return callable(getattr(built, name, None))
+
+
+def _odd_method(built: object, methods: Mapping[str, Callable[..., Any]]) -> str | None:
+    """Which method cannot be called as its interface says, and why."""
+    for name, method in methods.items():
+        wanted = inspect.signature(method)
+        parameters = list(wanted.parameters.values())[1:]  # without self
+        named = {one.name: None for one in parameters if one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD)}
+        try:
+            inspect.signature(getattr(built, name)).bind(*parameters[: len(parameters) - len(named)], **named)
+        except TypeError as error:
+            return f"{name} must take {wanted}: {error}"
+    return None

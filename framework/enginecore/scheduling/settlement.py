@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from enginecore.errors import InvariantError
 from enginecore.messages import EngineCoreOutput, FinishReason, ModelRunnerOutput, PositionLogprobs, SchedulerOutput
@@ -108,11 +109,13 @@ class Settlement:
         rows = iter(tokens)
         for state, num_tokens, samples in batch.pieces:
             is_stale = state in batch.stale
+            sampled = next(rows, None) if samples else None
             if not is_stale:
                 state.request.num_computed_tokens += num_tokens
-                self._publish(state)
+                if not samples or _is_one(sampled):  # without its token nobody knows whether its blocks were written
+                    self._publish(state)
             if samples:
-                self._accept(state, next(rows, None), is_stale, logprobs)
+                self._accept(state, sampled, is_stale, logprobs)
 
     def _accept_odd(
         self, state: RequestState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
@@ -129,7 +132,7 @@ class Settlement:
         request = state.request
         if state.phase is Phase.ENDED:
             return
-        if sampled is None or len(sampled) != 1:
+        if not _is_one(sampled):
             given = "no row" if sampled is None else f"{len(sampled)} tokens"
             self._lives.fail(state, f"the executor returned {given} for a request that was to give 1 token")
             return
@@ -158,3 +161,8 @@ class Settlement:
             raise InvariantError(f"{state!r} has no reason to end")
         output.finish_reason, output.stop_reason = reason, request.stop_reason
         self._lives.finish(state, FinishReason(reason))
+
+
+def _is_one(sampled: Tokens) -> TypeGuard[list[int]]:
+    """Whether a row holds what it was to hold, one token."""
+    return sampled is not None and len(sampled) == 1
