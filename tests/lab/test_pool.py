@@ -62,6 +62,12 @@ def worker_pids(folder):
     return [int((folder / name).read_text()) for name in "01"]
 
 
+def semaphores_of(pid):
+    """Their files, by inode: a map has the name under which the C library made one."""
+    inodes = {int(line.split()[4]) for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "/shm/sem" in line}
+    return [Path(entry.path) for entry in os.scandir("/dev/shm") if entry.inode() in inodes]
+
+
 def test_results_come_in_the_order_of_the_tasks():
     assert run_tasks(twice, [(n,) for n in range(5)], jobs=2) == [0, 2, 4, 6, 8]
 
@@ -71,8 +77,10 @@ def test_results_come_in_the_order_of_the_tasks():
 def test_no_process_outlives_its_parent(tmp_path, how, whom):
     command = [sys.executable, "-c", PARENT, str(tmp_path)]
     parent = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    semaphores: list[Path] = []
     try:
         pids = worker_pids(tmp_path)
+        semaphores += semaphores_of(parent.pid)
         if whom == "parent":
             parent.send_signal(how)
         else:
@@ -85,6 +93,8 @@ def test_no_process_outlives_its_parent(tmp_path, how, whom):
         except ProcessLookupError:
             pass
         parent.wait(DEADLINE)
+        for semaphore in semaphores:  # what would have removed them is killed along with the group
+            semaphore.unlink(missing_ok=True)
 
 
 def test_a_task_that_fails_waits_for_no_other(tmp_path):

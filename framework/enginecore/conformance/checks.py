@@ -192,6 +192,7 @@ def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) ->
     seconds = time.monotonic() - began
     if not ended:
         where = _shown(traceback.extract_stack(sys._current_frames().get(thread.ident or 0)))
+        attempt.clear()
         seen, right = f"no end after {time_limit:g} s; it stands at\n{where}", "it ends in milliseconds"
         return Result(check=item, outcome="failed", seen=seen, right=right, seconds=seconds)
     thread.join(CLOSING_TIME)
@@ -225,16 +226,26 @@ class _Attempt:
         self.error: BaseException | None = None
         self._item: Check[Any] = item
         self._make_bench = make_bench
+        self._bench: Bench | None = None
 
     def run(self) -> None:
         """Run it; `done` is set before the bench is cleared, which may hang."""
-        bench: Bench | None = None
         try:
-            bench = self._make_bench()
+            bench = self._bench = self._make_bench()
             self._item.function(bench)
         except BaseException as error:
             self.error = error
         finally:
             self.done.set()
-            if bench is not None:
-                bench.close()
+            self._close()
+
+    def clear(self) -> None:
+        """Clear away what a check that hangs has put up, which may end it."""
+        thread = threading.Thread(target=self._close, name=f"clear-{self._item.name}", daemon=True)
+        thread.start()
+        thread.join(CLOSING_TIME)
+
+    def _close(self) -> None:
+        bench, self._bench = self._bench, None
+        if bench is not None:
+            bench.close()

@@ -128,14 +128,14 @@ class ChannelBench(Background):
     def close(self) -> None:
         for child in self._children:
             child.kill()
+        for directory in self._directories:  # before what may hang
+            shutil.rmtree(directory, ignore_errors=True)
         for channel in self._channels:
             with suppress(Exception):
                 channel.close()
         for server in self._servers:
             with suppress(Exception):
                 server.close(0.0)
-        for directory in self._directories:
-            shutil.rmtree(directory, ignore_errors=True)
 
     # -- waiting -----------------------------------------------------------------------------------
 
