@@ -108,6 +108,18 @@ def test_what_hangs_is_reported_with_where_it_stands():
     assert "in hangs\n    released.wait()" in result.seen
 
 
+def test_what_a_check_that_hangs_has_put_up_is_cleared_away():
+    bench = Bench()
+
+    @check("transport")
+    def hangs(bench):
+        """It ends."""
+        bench.closed.wait()  # as a call does that waits for a process which only the bench can end
+
+    assert run_check(hangs, lambda: bench, 0.2).outcome == "failed"
+    assert bench.closed.is_set()
+
+
 def test_a_bench_that_cannot_be_made_is_a_failure():
     def make():
         raise OSError("no room")
