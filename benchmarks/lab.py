@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from enginecore.lab.replay import replay
-from enginecore.lab.run import RequestRun, Run
-from enginecore.lab.workload import Workload
-from enginecore.lab.workloads import workload_settings
-from enginecore.lab.workloads.transform import at_rate
+from enginecore_lab.replay import replay
+from enginecore_lab.run import RequestRun, Run
+from enginecore_lab.workload import Workload
+from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads.transform import at_rate
 
 TRACES = Path(os.environ.get("SHARED_DATA") or Path(__file__).parents[2] / "shared") / "traces"
 

@@ -11,8 +11,8 @@ the 95 % intervals held the truth.
 import argparse
 from typing import Any
 
-from enginecore.lab import compare, load_experiment
-from enginecore.lab.comparison import MetricComparison
+from enginecore_lab import compare, load_experiment
+from enginecore_lab.comparison import MetricComparison
 
 MEAN_TOKENS = 8.0
 STEP_TIMES = 1.0, 1.1

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from enginecore.clock import RealClock
-from enginecore.cost_model.files import write_costs
-from enginecore.lab.calibration import calibrate
-from enginecore.lab.metrics import METRICS, Slo, Window
-from enginecore.lab.prediction import at_load, capacity, simulated_settings
-from enginecore.lab.replay import replay
-from enginecore.lab.statistics import half_width
-from enginecore.lab.workload import Workload
-from enginecore.lab.workloads import workload_settings
 from enginecore.settings import load_settings
+from enginecore_lab.calibration import calibrate
+from enginecore_lab.metrics import METRICS, Slo, Window
+from enginecore_lab.prediction import at_load, capacity, simulated_settings
+from enginecore_lab.replay import replay
+from enginecore_lab.statistics import half_width
+from enginecore_lab.workload import Workload
+from enginecore_lab.workloads import workload_settings
+from enginecore_simulation.files import write_costs
 
 POLICIES = ("fcfs", "sjf", "prefill_first")
 FIGURES = ("e2e_mean", "ttft_mean", "itl_max")

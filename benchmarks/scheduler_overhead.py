@@ -20,8 +20,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from enginecore.assembly import build_engine_core
 from enginecore.clock import RealClock
-from enginecore.core import EngineCore, build_engine_core
+from enginecore.core import EngineCore
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
 from enginecore.settings import load_settings

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from enginecore.conformance.oracle.executor import OracleExecutor
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.errors import ModelError
 from enginecore.plugin import Component
+from enginecore_conformance.oracle.executor import OracleExecutor
+from enginecore_conformance.oracle.settings import OracleSettings
 
 A_MINUTE = 60.0
 

@@ -11,9 +11,9 @@ import pytest
 
 from enginecore import AsyncLLM, SamplingParams
 from enginecore.client import attach_async_client
-from enginecore.conformance.oracle.model import OracleModel
 from enginecore.errors import EngineDeadError
 from enginecore.frontend.outputs import RequestOutputKind
+from enginecore_conformance.oracle.model import OracleModel
 from tests.client.starting import DEADLINE, Traces, load
 
 NUM_FAULTS = 200

@@ -1,13 +1,13 @@
 """An oracle executor without an engine, and plans for it by hand."""
 
 from enginecore.clock import VirtualClock
-from enginecore.conformance.oracle.executor import OracleExecutor
-from enginecore.conformance.oracle.model import OracleModel
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import NewRequestData, RequestDelta, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore.sampling import SamplingParams
+from enginecore_conformance.oracle.executor import OracleExecutor
+from enginecore_conformance.oracle.model import OracleModel
+from enginecore_conformance.oracle.settings import OracleSettings
 
 BLOCK_SIZE = 4
 PARAMS = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)

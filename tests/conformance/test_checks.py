@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from enginecore.conformance.checks import Report, Violation, check, checks_of, choose, run_check
 from enginecore.errors import ConfigurationError, InvariantError
+from enginecore_conformance.checks import Report, Violation, check, checks_of, choose, run_check
 from tests.conformance import test_checks as this_module
 
 

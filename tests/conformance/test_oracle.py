@@ -5,9 +5,9 @@ import json
 import pytest
 
 from enginecore.clock import RealClock, VirtualClock
-from enginecore.conformance.oracle.settings import Fault, OracleSettings
 from enginecore.errors import EngineDeadError, InvariantError
 from enginecore.sampling import SamplingParams
+from enginecore_conformance.oracle.settings import Fault, OracleSettings
 from tests.conformance.oracles import MODEL, PARAMS, PROMPT, delta, make_oracle, new
 
 EXPECTED = MODEL.expected_tokens(PROMPT, PARAMS)

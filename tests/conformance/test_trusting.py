@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from enginecore.conformance.oracle.settings import OracleSettings
+from enginecore_conformance.oracle.settings import OracleSettings
 from tests.equivalence.engines import OracleEngine
 from tests.equivalence.test_grid import grid_settings, make_requests
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from enginecore.assembly import build_engine_core
 from enginecore.clock import Clock, VirtualClock
-from enginecore.core import EngineCore, build_engine_core
+from enginecore.core import EngineCore
 from enginecore.messages import EngineCoreOutput, EngineCoreRequest
 from enginecore.plugin import Component
 from enginecore.sampling import SamplingParams

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from enginecore.assembly import build_engine_core
 from enginecore.clock import VirtualClock
-from enginecore.conformance.oracle.model import OracleModel
-from enginecore.conformance.transcript import Transcript
-from enginecore.core import build_engine_core
 from enginecore.messages import FinishReason
 from enginecore.settings import load_settings
+from enginecore_conformance.oracle.model import OracleModel
+from enginecore_conformance.transcript import Transcript
 from tests.core.engines import request
 
 ORACLES = {

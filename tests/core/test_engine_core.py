@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from enginecore.clock import RealClock, VirtualClock
-from enginecore.conformance.oracle.executor import OracleExecutor
-from enginecore.conformance.oracle.model import OracleModel
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError, PluginError, StepError
 from enginecore.messages import EngineCoreRequest, FinishReason
 from enginecore.plugin import CAPABILITIES, Component
@@ -23,6 +20,9 @@ from enginecore.scheduling import (
     Split,
     policy_component,
 )
+from enginecore_conformance.oracle.executor import OracleExecutor
+from enginecore_conformance.oracle.model import OracleModel
+from enginecore_conformance.oracle.settings import OracleSettings
 from enginecore_schedulers.fcfs import Fcfs
 from tests.core.engines import make_core, request, run
 from tests.core.stalling import Stalling

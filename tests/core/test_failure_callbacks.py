@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from enginecore.clock import RealClock
-from enginecore.conformance.oracle.executor import OracleExecutor
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.core import EngineCore
 from enginecore.errors import EngineDeadError, InvalidRequestError, StepError
 from enginecore.plugin import Component
+from enginecore_conformance.oracle.executor import OracleExecutor
+from enginecore_conformance.oracle.settings import OracleSettings
 from tests.core.engines import make_core, request, run
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from enginecore.conformance.oracle.model import OracleModel
 from enginecore.core import EngineCore
 from enginecore.errors import EngineDeadError
 from enginecore.messages import EngineCoreOutput, FinishReason
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, policy_component
+from enginecore_conformance.oracle.model import OracleModel
 from tests.core.engines import make_core, request, run
 from tests.core.stalling import Stalling
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from enginecore.conformance.oracle.executor import OracleExecutor
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.core import EngineCore, utility_result_type
 from enginecore.errors import EngineDeadError, InvalidRequestError, UtilityError
 from enginecore.messages import SchedulerStats
 from enginecore.plugin import Component
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, policy_component
+from enginecore_conformance.oracle.executor import OracleExecutor
+from enginecore_conformance.oracle.settings import OracleSettings
 from tests.core.engines import make_core, request, run
 
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from enginecore.lab import load_experiment
 from enginecore.settings import load_settings
+from enginecore_lab import load_experiment
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -7,12 +7,12 @@ import pluggy
 
 from enginecore.client import make_client
 from enginecore.clock import RealClock, VirtualClock
-from enginecore.conformance.oracle.executor import StepTrace
-from enginecore.conformance.oracle.model import OracleModel
-from enginecore.conformance.transcript import Transcript
 from enginecore.plugin import HookSpecs
 from enginecore.registry import Observers
 from enginecore.settings import load_settings
+from enginecore_conformance.oracle.executor import StepTrace
+from enginecore_conformance.oracle.model import OracleModel
+from enginecore_conformance.transcript import Transcript
 
 MAX_STEPS = 20_000
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from enginecore.clock import RealClock, VirtualClock
-from enginecore.conformance.workloads import BrickWorkload
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
+from enginecore_conformance.workloads import BrickWorkload
 from tests.equivalence.engines import OracleEngine
 
 MAX_MODEL_LEN = 192

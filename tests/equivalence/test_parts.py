@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from enginecore.conformance.workloads import BrickWorkload
 from enginecore.messages import EngineCoreRequest
 from enginecore.plugin import Component
 from enginecore.sampling import SamplingParams
+from enginecore_conformance.workloads import BrickWorkload
 from enginecore_kv_cache import enginecore_components
 from tests.equivalence.engines import OracleEngine
 from tests.equivalence.test_grid import grid_settings, make_requests

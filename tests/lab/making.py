@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from enginecore.lab.replay import replay
-from enginecore.lab.run import Run
-from enginecore.lab.workload import Workload, WorkloadRequest
+from enginecore_lab.replay import replay
+from enginecore_lab.run import Run
+from enginecore_lab.workload import Workload, WorkloadRequest
 
 
 def asked(request_id: str, at: float = 0.0, prompt: int = 8, output: int = 4, **fields: Any) -> WorkloadRequest:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from enginecore.lab.comparison import Direction
-from enginecore.lab.measurement import Measurement
+from enginecore_lab.comparison import Direction
+from enginecore_lab.measurement import Measurement
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from copy import deepcopy
 from typing import Any
 
-from enginecore.lab.experiment import Experiment
-from enginecore.lab.reading import load_experiment
 from enginecore.settings.sources import nested, overlay
+from enginecore_lab.experiment import Experiment
+from enginecore_lab.reading import load_experiment
 from tests.lab.making import on_oracle
 
 ORACLE = on_oracle(step_time=1.0)

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab import find_capacity
-from enginecore.lab.capacity import search
+from enginecore_lab import find_capacity
+from enginecore_lab.capacity import search
 from tests.lab.small import experiment
 
 

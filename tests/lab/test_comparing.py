@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError
-from enginecore.lab import compare
-from enginecore.lab.reading import load_experiment
-from enginecore.lab.replay import replay
-from enginecore.lab.run import Run
-from enginecore.lab.workload import Workload
 from enginecore.messages import FinishReason
 from enginecore.settings import Loaded
+from enginecore_lab import compare
+from enginecore_lab.reading import load_experiment
+from enginecore_lab.replay import replay
+from enginecore_lab.run import Run
+from enginecore_lab.workload import Workload
 from tests.lab.small import experiment
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from enginecore.lab import compare, load_experiment
-from enginecore.lab.comparison import ArmComparison
 from enginecore.settings.sources import Values, file_layer
+from enginecore_lab import compare, load_experiment
+from enginecore_lab.comparison import ArmComparison
 from tests.shared_data import shared
 
 EXAMPLES = Path(__file__).parents[2] / "examples/experiments"

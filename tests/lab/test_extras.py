@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.extras import require
+from enginecore_lab.extras import require
 
 
 def test_what_is_installed_is_imported():
@@ -27,7 +27,7 @@ def test_what_lacks_something_itself_is_not_blamed_on_the_extra(tmp_path, monkey
 
 def test_reading_an_experiment_pulls_in_no_statistics():
     code = (
-        "import sys; from enginecore.lab import compare, load_experiment\n"
+        "import sys; from enginecore_lab import compare, load_experiment\n"
         "print(sorted({'scipy', 'statsmodels', 'plotly', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

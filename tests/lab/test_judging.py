@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from enginecore.lab.judging import Margin, Rules, judge_arms, judge_metric, noise_floors
-from enginecore.lab.measurement import measure
-from enginecore.lab.metrics import METRICS, Slo, Window
+from enginecore_lab.judging import Margin, Rules, judge_arms, judge_metric, noise_floors
+from enginecore_lab.measurement import measure
+from enginecore_lab.metrics import METRICS, Slo, Window
 from tests.lab.measured import Facts, arm, measurement
 from tests.lab.metrics.made import run_of, served
 

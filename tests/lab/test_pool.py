@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from enginecore.errors import ConfigurationError, EngineCoreError
-from enginecore.lab.pool import run_tasks
+from enginecore_lab.pool import run_tasks
 
 DEADLINE = 60.0
 
 PARENT = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from enginecore.lab.pool import run_tasks
+from enginecore_lab.pool import run_tasks
 from tests.lab.test_pool import never_ends
 run_tasks(never_ends, [(sys.argv[1], n) for n in range(2)], jobs=2)
 """

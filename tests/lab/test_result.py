@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab import compare, load_experiment
-from enginecore.lab.result import read_result, to_json
+from enginecore_lab import compare, load_experiment
+from enginecore_lab.result import read_result, to_json
 from tests.lab.small import experiment, values
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from enginecore.lab.comparison import Interval
-from enginecore.lab.statistics import (
+from enginecore_lab.comparison import Interval
+from enginecore_lab.statistics import (
     Refused,
     difference,
     fewest_pairs,

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab import run_sweep
+from enginecore_lab import run_sweep
 from tests.lab.small import experiment
 
 

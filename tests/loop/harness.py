@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from enginecore.clock import Clock, RealClock
-from enginecore.conformance.oracle.executor import OracleExecutor
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.core import EngineCore
 from enginecore.interfaces import EngineCoreApi
 from enginecore.loop import EngineCoreProc, InputThread, OutputThread
@@ -37,6 +35,8 @@ from enginecore.wire import (
     ServerMessage,
     Welcome,
 )
+from enginecore_conformance.oracle.executor import OracleExecutor
+from enginecore_conformance.oracle.settings import OracleSettings
 from tests.core.engines import make_core
 from tests.loop.memory_channel import MemoryServer
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from enginecore.clock import VirtualClock
-from enginecore.conformance.oracle.executor import OracleExecutor
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.messages import FinishReason, SchedulerOutput
 from enginecore.plugin import Component, ExecutorContext
 from enginecore.wire import SCHEMA, Add, Call, Dead, Failure, Hello, Outputs, Refused, Reply, Shutdown, Welcome
+from enginecore_conformance.oracle.executor import OracleExecutor
+from enginecore_conformance.oracle.settings import OracleSettings
 from tests.core.engines import make_core, request
 from tests.loop.harness import TIMEOUT, FrontEnd, Loop, reasons, tokens
 

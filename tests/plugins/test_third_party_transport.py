@@ -21,7 +21,7 @@ with LLM(executor={"use": "oracle"}, **({"config_file": sys.argv[1]} if sys.argv
 """
 
 CHECK_BY_NAME = """
-from enginecore.conformance import prepare
+from enginecore_conformance import prepare
 
 allow, only = ["enginecore", "unix-socket-transport"], ["an_engine_core_that_is_killed_is_seen"]
 [check] = prepare("transport:unix-socket", allow=allow, only=only)

@@ -9,10 +9,10 @@ from statistics import mean
 from typing import Any
 
 from enginecore.clock import VirtualClock
-from enginecore.conformance.oracle.model import OracleModel
-from enginecore.conformance.transcript import Transcript
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
+from enginecore_conformance.oracle.model import OracleModel
+from enginecore_conformance.transcript import Transcript
 from tests.core.engines import make_core
 
 VOCABULARY = 16

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from enginecore.conformance.workloads import BrickWorkload
 from enginecore.messages import FinishReason
+from enginecore_conformance.workloads import BrickWorkload
 from enginecore_schedulers import enginecore_components
 from tests.scheduling.harnesses import make_harness
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from enginecore.assembly import build_engine_core
 from enginecore.clock import VirtualClock
-from enginecore.core import build_engine_core
 from enginecore.settings import load_settings
 from enginecore_schedulers import enginecore_components
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.conformance.workloads import BrickWorkload
+from enginecore_conformance.workloads import BrickWorkload
 from tests.equivalence.engines import OracleEngine
 from tests.schedulers.test_every_policy import COMPONENTS, SETTINGS
 

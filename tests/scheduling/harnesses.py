@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from enginecore.conformance.chaos import Chaos
-from enginecore.conformance.harness import Conditions, SchedulerHarness
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.messages import EngineCoreRequest
 from enginecore.plugin import VictimContext
 from enginecore.sampling import SamplingParams
 from enginecore.scheduling import ContinuousBatchingScheduler
+from enginecore_conformance.chaos import Chaos
+from enginecore_conformance.harness import Conditions, SchedulerHarness
+from enginecore_conformance.oracle.settings import OracleSettings
 from enginecore_kv_cache.paged import PagedKVCacheManager
 from enginecore_kv_cache.radix import RadixKVCacheManager
 from enginecore_schedulers import enginecore_components

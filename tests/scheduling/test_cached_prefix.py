@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from enginecore.conformance.chaos import Chaos
-from enginecore.conformance.harness import Conditions, SchedulerHarness
-from enginecore.conformance.oracle.settings import OracleSettings
-from enginecore.conformance.workloads import BrickWorkload
 from enginecore.scheduling import ContinuousBatchingScheduler
+from enginecore_conformance.chaos import Chaos
+from enginecore_conformance.harness import Conditions, SchedulerHarness
+from enginecore_conformance.oracle.settings import OracleSettings
+from enginecore_conformance.workloads import BrickWorkload
 from enginecore_kv_cache.paged import PagedKVCacheManager
 from enginecore_schedulers.priority import Priority
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from enginecore.conformance.harness import Conditions, SchedulerHarness
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.messages import FinishReason
 from enginecore.scheduling import ContinuousBatchingScheduler
+from enginecore_conformance.harness import Conditions, SchedulerHarness
+from enginecore_conformance.oracle.settings import OracleSettings
 from enginecore_kv_cache.paged import PagedKVCacheManager
 from enginecore_schedulers.fcfs import Fcfs
 from tests.scheduling.harnesses import make_request

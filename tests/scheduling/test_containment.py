@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from enginecore.clock import VirtualClock
-from enginecore.conformance.harness import SchedulerHarness
 from enginecore.errors import ConfigurationError, EngineDeadError, InvariantError, PluginError
 from enginecore.messages import FinishReason, ModelRunnerOutput, SchedulerOutput
 from enginecore.scheduling import SchedulingPolicy, Split, policy_component
+from enginecore_conformance.harness import SchedulerHarness
 from tests.core.engines import make_core, request, run
 from tests.scheduling.harnesses import make_harness, make_request, terminal_of
 

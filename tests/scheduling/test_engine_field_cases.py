@@ -2,11 +2,11 @@
 
 import pytest
 
-from enginecore.conformance.chaos import Chaos
 from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError
 from enginecore.messages import FinishReason
 from enginecore.plugin import hookimpl
 from enginecore.scheduling import SchedulingPolicy, Split, policy_component
+from enginecore_conformance.chaos import Chaos
 from tests.equivalence.engines import OracleEngine
 from tests.scheduling.harnesses import make_request
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from enginecore.conformance.chaos import Chaos
-from enginecore.conformance.workloads import BrickWorkload
 from enginecore.messages import FinishReason
+from enginecore_conformance.chaos import Chaos
+from enginecore_conformance.workloads import BrickWorkload
 from enginecore_schedulers.fcfs import Fcfs
 from tests.scheduling.harnesses import make_harness
 

@@ -13,9 +13,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from enginecore.conformance.workloads import BrickWorkload
 from enginecore.errors import InvalidRequestError
 from enginecore.messages import FinishReason
+from enginecore_conformance.workloads import BrickWorkload
 from tests.kv_cache.making import EVICTIONS, make_order
 from tests.scheduling.harnesses import MANAGERS, POLICIES, VICTIMS, make_harness, make_victim
 

@@ -3,12 +3,12 @@
 from functools import partial
 from random import Random
 
+from enginecore.assembly import build_engine_core
 from enginecore.clock import VirtualClock
-from enginecore.core import build_engine_core
-from enginecore.lab.recording import RecordingExecutor
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
 from enginecore.settings import load_settings
+from enginecore_lab.recording import RecordingExecutor
 
 FREE = dict.fromkeys(
     ("per_step", "per_request", "weights", "per_token", "per_kv_token", "per_attention_pair", "comm_per_step"), 0.0

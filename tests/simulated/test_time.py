@@ -7,10 +7,10 @@ from random import Random
 import msgspec
 import pytest
 
+from enginecore.assembly import build_engine_core
 from enginecore.clock import RealClock, VirtualClock
-from enginecore.core import build_engine_core
-from enginecore.lab.recording import replayable_seconds
 from enginecore.settings import load_settings
+from enginecore_lab.recording import replayable_seconds
 from tests.simulated.engines import Session, costing, make_core, request
 
 READERS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "sleep")

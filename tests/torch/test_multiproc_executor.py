@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from enginecore import LLM, AsyncLLM, SamplingParams
+from enginecore.assembly import build_engine_core
 from enginecore.clock import RealClock
-from enginecore.core import build_engine_core
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError, ModelError
 from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import EngineCoreRequest, NewRequestData, SchedulerOutput

@@ -8,7 +8,7 @@ from trie_cache.greedy_dual import GreedyDual
 
 from enginecore import LLM, SamplingParams
 from enginecore.clock import VirtualClock
-from enginecore.conformance import parametrize
+from enginecore_conformance import parametrize
 
 PROMPTS = [{"prompt_token_ids": [7] * (8 * number % 48) + [number % 5] * 12} for number in range(24)]
 PARAMS = SamplingParams(max_tokens=24, detokenize=False, seed=1)

@@ -7,8 +7,8 @@ from shortest_prompt_first import COMPONENT, ShortestPromptFirst
 
 from enginecore import LLM, SamplingParams
 from enginecore.clock import VirtualClock
-from enginecore.conformance import parametrize
 from enginecore.errors import ConfigurationError
+from enginecore_conformance import parametrize
 
 
 @parametrize(COMPONENT)

@@ -5,8 +5,8 @@ from plain_fcfs import COMPONENT
 
 from enginecore import LLM, SamplingParams
 from enginecore.clock import VirtualClock
-from enginecore.conformance import parametrize
 from enginecore.errors import ConfigurationError
+from enginecore_conformance import parametrize
 
 PROMPTS = [{"prompt_token_ids": [7] * (5 * number % 40 + 8) + [number] * 8} for number in range(16)]
 PARAMS = [SamplingParams(max_tokens=20 + number, detokenize=False, seed=number) for number in range(16)]

@@ -7,8 +7,8 @@ import pytest
 from unix_socket_transport import COMPONENT, HEADER, UnixSocketSettings, UnixSocketTransport
 
 from enginecore import LLM, SamplingParams
-from enginecore.conformance import parametrize
 from enginecore.errors import ConfigurationError, InvalidRequestError
+from enginecore_conformance import parametrize
 
 
 @parametrize(COMPONENT)

@@ -13,19 +13,19 @@ import typer
 from enginecore.cli.streams import drop_unwritable_output
 from enginecore.errors import ConfigurationError, EngineCoreError
 
-COMMANDS = (
-    "generate",
-    "chat",
-    "plugins",
-    "config",
-    "check",
-    "new",
-    "replay",
-    "ab",
-    "capacity",
-    "sweep",
-    "calibrate",
-)
+COMMANDS = {
+    "generate": "enginecore.cli.generate",
+    "chat": "enginecore.cli.chat",
+    "plugins": "enginecore.cli.plugins",
+    "config": "enginecore.cli.config",
+    "check": "enginecore_conformance.commands.check",
+    "new": "enginecore_conformance.commands.new",
+    "replay": "enginecore_lab.commands.replay",
+    "ab": "enginecore_lab.commands.ab",
+    "capacity": "enginecore_lab.commands.capacity",
+    "sweep": "enginecore_lab.commands.sweep",
+    "calibrate": "enginecore_lab.commands.calibrate",
+}
 
 
 def build_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -35,7 +35,7 @@ def build_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback(no_args_is_help=True)(_root)
     for name in commands:
-        app.command(name)(getattr(import_module(f"enginecore.cli.{name}"), name))
+        app.command(name)(getattr(import_module(COMMANDS[name]), name))
     return app
 
 

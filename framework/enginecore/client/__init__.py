@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from enginecore.assembly import build_engine_core
 from enginecore.client.async_process_client import AsyncProcessClient
 from enginecore.client.connection import Connection
 from enginecore.client.core_process import CoreProcess
 from enginecore.client.process_client import ProcessClient
 from enginecore.clock import Clock, RealClock
-from enginecore.core import build_component, build_engine_core
 from enginecore.errors import ConfigurationError, EngineCoreError
 from enginecore.interfaces import (
     AsyncEngineCoreClient,
@@ -18,6 +18,7 @@ from enginecore.interfaces import (
     Transport,
 )
 from enginecore.plugin import Component, TransportContext
+from enginecore.registry.component import build_component
 from enginecore.settings import Loaded
 
 __all__ = ["attach_async_client", "attach_client", "make_async_client", "make_client"]

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 
-from enginecore.core import build_component
 from enginecore.interfaces import Tokenizer
 from enginecore.plugin import TokenizerContext
+from enginecore.registry.component import build_component
 from enginecore.settings import Loaded
 
 

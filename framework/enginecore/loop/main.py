@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from enginecore.assembly import build_engine_core
 from enginecore.clock import RealClock
-from enginecore.core import build_component, build_engine_core
 from enginecore.errors import EngineCoreError
 from enginecore.interfaces import ChannelTransport, ServerChannel
 from enginecore.loop.engine_core_proc import EngineCoreProc
@@ -25,6 +25,7 @@ from enginecore.loop.queues import Queues
 from enginecore.loop.reports import Ended, NotStarted, Report, Started
 from enginecore.plugin import TransportContext
 from enginecore.processes import Parent
+from enginecore.registry.component import build_component
 from enginecore.settings import Loaded, restore_settings
 
 LINGER = 2.0

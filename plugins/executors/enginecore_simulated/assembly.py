@@ -1,11 +1,11 @@
 """From settings to what the executor works with: a model, cards, costs."""
 
-from enginecore.cost_model import HARDWARE, CostModel, Deployment, Hardware, ModelShape, close_presets, find_shape
-from enginecore.cost_model.files import read_costs
 from enginecore.errors import ConfigurationError, ModelError
 from enginecore.plugin import ExecutorContext
 from enginecore_models.location import locate
 from enginecore_simulated import SimulatedExecutorSettings
+from enginecore_simulation import HARDWARE, CostModel, Deployment, Hardware, ModelShape, close_presets, find_shape
+from enginecore_simulation.files import read_costs
 
 
 def find_deployment(settings: SimulatedExecutorSettings, context: ExecutorContext) -> Deployment:

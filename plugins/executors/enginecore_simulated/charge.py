@@ -4,8 +4,8 @@ from math import inf
 from typing import Literal, Protocol
 
 from enginecore.clock import Clock, VirtualClock
-from enginecore.cost_model import CostModel
 from enginecore.errors import ConfigurationError
+from enginecore_simulation import CostModel
 
 
 class Charge(Protocol):

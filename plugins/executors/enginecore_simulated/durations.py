@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from enginecore.cost_model import CostModel, StepFeatures
-from enginecore.cost_model.samples import read_seconds
 from enginecore.errors import EngineCoreError
+from enginecore_simulation import CostModel, StepFeatures
+from enginecore_simulation.samples import read_seconds
 
 Durations = Callable[[StepFeatures], float]
 

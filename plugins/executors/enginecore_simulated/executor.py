@@ -6,7 +6,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from enginecore.cost_model import Pipeline, StepTracker
 from enginecore.errors import EngineCoreError, EngineDeadError
 from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
@@ -15,6 +14,7 @@ from enginecore_simulated import SimulatedExecutorSettings
 from enginecore_simulated.assembly import find_costs, find_deployment
 from enginecore_simulated.charge import make_charge
 from enginecore_simulated.durations import make_durations
+from enginecore_simulation import Pipeline, StepTracker
 
 NO_LOGPROBS = "the simulated executor has no model, so it knows no log-probabilities: leave logprobs None"
 

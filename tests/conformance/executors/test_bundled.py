@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.conformance import check_component, parametrize
+from enginecore_conformance import check_component, parametrize
 
 MULTIPROC = "executor:multiproc"
 TWO_RANKS = {"tensor_parallel_size": 2, "num_threads": 1, "overlap": "on"}

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from enginecore.cli import build_app
-from enginecore.conformance import check_component, parametrize, prepare
-from enginecore.conformance.executors import CHECKS
-from enginecore.conformance.executors.lending import Lender
-from enginecore.conformance.executors.tiny_llama import write_tiny_llama
 from enginecore.errors import ConfigurationError, InvariantError
+from enginecore_conformance import check_component, parametrize, prepare
+from enginecore_conformance.executors import CHECKS
+from enginecore_conformance.executors.lending import Lender
+from enginecore_conformance.executors.tiny_llama import write_tiny_llama
 from tests.conformance.executors.mutants import MUTANTS, PLAIN, PLAIN_WITH_WORKERS, books
 
 WORKERS_DIE = "the_death_of_a_worker_is_noticed"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.conformance import parametrize, prepare
+from enginecore_conformance import parametrize, prepare
 from tests.conformance.executors.mutants import MUTANTS, PLAIN, PLAIN_DYING
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.conformance import parametrize, prepare
+from enginecore_conformance import parametrize, prepare
 
 
 @parametrize("kv_cache_manager:paged")

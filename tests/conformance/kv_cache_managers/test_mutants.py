@@ -2,8 +2,8 @@
 
 import pytest
 
-from enginecore.conformance import prepare
-from enginecore.conformance.kv_cache_managers import CHECKS
+from enginecore_conformance import prepare
+from enginecore_conformance.kv_cache_managers import CHECKS
 from tests.conformance.kv_cache_managers.mutants import MUTANTS
 
 STAGED = ("full_hits", "lookups_are_counted", "identities", "double_frees", "ids_do_not", "the_eviction")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from enginecore.conformance import check_component, prepare
-from enginecore.conformance.kv_cache_managers.rules import CHECKS as MANAGER_RULES
-from enginecore.conformance.schedulers.bench import SchedulerBench
-from enginecore.conformance.schedulers.incidents import incidents
-from enginecore.conformance.schedulers.traffic import grid, stages
-from enginecore.conformance.subject import Options, Subject
-from enginecore.core.watching import BrokenRule
+from enginecore.contracts import BrokenRule
+from enginecore_conformance import check_component, prepare
+from enginecore_conformance.kv_cache_managers.rules import CHECKS as MANAGER_RULES
+from enginecore_conformance.schedulers.bench import SchedulerBench
+from enginecore_conformance.schedulers.incidents import incidents
+from enginecore_conformance.schedulers.traffic import grid, stages
+from enginecore_conformance.subject import Options, Subject
 from enginecore_schedulers.prefill_first import PrefillFirst
 from enginecore_schedulers.priority import Priority
 from tests.conformance.mutants import KV_CACHE_MANAGERS, SCHEDULERS

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from enginecore.conformance.chaos import Chaos
 from enginecore.errors import InvalidRequestError, InvariantError
 from enginecore.interfaces import CachedPrefix
 from enginecore.messages import EngineCoreOutput, FinishReason, SchedulerOutput
 from enginecore.plugin import CAPABILITIES, Component, ComponentSettings
 from enginecore.scheduling import ContinuousBatchingScheduler, SchedulingPolicy, policy_component
+from enginecore_conformance.chaos import Chaos
 from enginecore_schedulers.fcfs import Fcfs
 from enginecore_schedulers.priority import Priority
 from tests.conformance.mutants import SCHEDULERS

@@ -2,8 +2,8 @@
 
 import pytest
 
-from enginecore.conformance import check_component, parametrize, prepare
-from enginecore.conformance.schedulers import rules
+from enginecore_conformance import check_component, parametrize, prepare
+from enginecore_conformance.schedulers import rules
 from enginecore_schedulers import enginecore_components
 from tests.conformance.schedulers.mutants import CHAOS
 

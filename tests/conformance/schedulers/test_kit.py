@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from enginecore.cli import build_app
-from enginecore.conformance import check_component, parametrize, prepare
-from enginecore.conformance.checks import Violation
-from enginecore.conformance.exploration import Exploration, Family
-from enginecore.conformance.schedulers import CHECKS, SchedulerRun
-from enginecore.conformance.schedulers.bench import SchedulerBench
-from enginecore.conformance.subject import Options, Subject
-from enginecore.conformance.trace import Move, Trace
-from enginecore.core.watching import BrokenRule
+from enginecore.contracts import BrokenRule
 from enginecore.errors import ConfigurationError, EngineDeadError
 from enginecore.plugin import CAPABILITIES, Component
 from enginecore.scheduling import ContinuousBatchingScheduler, policy_component
+from enginecore_conformance import check_component, parametrize, prepare
+from enginecore_conformance.checks import Violation
+from enginecore_conformance.exploration import Exploration, Family
+from enginecore_conformance.schedulers import CHECKS, SchedulerRun
+from enginecore_conformance.schedulers.bench import SchedulerBench
+from enginecore_conformance.subject import Options, Subject
+from enginecore_conformance.trace import Move, Trace
 from enginecore_schedulers.fcfs import Fcfs
 from enginecore_schedulers.priority import Priority
 from tests.conformance.schedulers.mutants import MUTANTS, PLAIN
@@ -208,11 +208,11 @@ def test_the_command_passes_settings_on_and_lists_rules():
 
 def test_pytest_runs_the_checks_of_a_component():
     installed = {each.value for each in entry_points(group="pytest11")}
-    plugin = "enginecore.conformance.pytest_plugin"
+    plugin = "enginecore_conformance.pytest_plugin"
     command = [
         sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider",
         *([] if plugin in installed else ["-p", plugin]),
-        "--pyargs", "enginecore.conformance", "--component", "scheduler:priority",
+        "--pyargs", "enginecore_conformance", "--component", "scheduler:priority",
         "--component-set", "scheduler.priority.ageing=0", "--component-skip", "wait_is_bounded=it starves on purpose",
         "-k", "wait_is_bounded or long_prompts",
     ]  # fmt: skip

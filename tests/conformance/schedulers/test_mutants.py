@@ -2,8 +2,8 @@
 
 import pytest
 
-from enginecore.conformance import prepare
-from enginecore.conformance.schedulers import CHECKS, rules
+from enginecore_conformance import prepare
+from enginecore_conformance.schedulers import CHECKS, rules
 from tests.conformance.schedulers.mutants import MUTANTS
 
 PLAYED = {each.name for each in rules.CHECKS}

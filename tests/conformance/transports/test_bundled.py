@@ -2,8 +2,8 @@
 
 import pytest
 
-from enginecore.conformance import parametrize, prepare
-from enginecore.conformance.transports import CHANNEL_CHECKS, CLIENT_CHECKS
+from enginecore_conformance import parametrize, prepare
+from enginecore_conformance.transports import CHANNEL_CHECKS, CLIENT_CHECKS
 from tests.conformance.transports.example import UNIX
 
 

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from enginecore.conformance import check_component, parametrize, prepare
-from enginecore.conformance.transports import CHECKS
-from enginecore.conformance.transports.clients import FULL_PARAMS, FULL_REQUEST
-from enginecore.conformance.transports.telling import FIELDS
 from enginecore.errors import ConfigurationError, InvariantError
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
+from enginecore_conformance import check_component, parametrize, prepare
+from enginecore_conformance.transports import CHECKS
+from enginecore_conformance.transports.clients import FULL_PARAMS, FULL_REQUEST
+from enginecore_conformance.transports.telling import FIELDS
 from tests.conformance.transports.example import UNIX
 from tests.conformance.transports.mutants import MUTANTS, clients
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from enginecore.conformance import prepare
-from enginecore.conformance.transports import CHANNEL_CHECKS
+from enginecore_conformance import prepare
+from enginecore_conformance.transports import CHANNEL_CHECKS
 from tests.conformance.transports.mutants import MUTANTS, PLAIN
 
 # what a mutant leaves open is its own affair

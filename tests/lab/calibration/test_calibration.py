@@ -5,18 +5,18 @@ from random import Random
 
 import pytest
 
+from enginecore.assembly import build_engine_core
 from enginecore.cli import main
 from enginecore.clock import RealClock, VirtualClock
-from enginecore.core import build_engine_core
-from enginecore.cost_model import StepFeatures
-from enginecore.cost_model.files import read_costs
-from enginecore.cost_model.fit import fit_costs
-from enginecore.cost_model.samples import read_samples
 from enginecore.errors import ConfigurationError
-from enginecore.lab.calibration import calibrate, design, gaps_of, samples_of
-from enginecore.lab.recording import RecordedStep
 from enginecore.messages import SchedulerOutput
 from enginecore.settings import load_settings
+from enginecore_lab.calibration import calibrate, design, gaps_of, samples_of
+from enginecore_lab.recording import RecordedStep
+from enginecore_simulation import StepFeatures
+from enginecore_simulation.files import read_costs
+from enginecore_simulation.fit import fit_costs
+from enginecore_simulation.samples import read_samples
 
 pytest.importorskip("scipy", reason="fits need the extra `lab`")
 

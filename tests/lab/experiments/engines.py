@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from enginecore.lab.metrics import METRICS, Slo, Window
-from enginecore.lab.replay import replay
-from enginecore.lab.run import Run
-from enginecore.lab.workload import Workload
-from enginecore.lab.workloads import workload_settings
 from enginecore.plugin import Component
 from enginecore.settings import load_settings
+from enginecore_lab.metrics import METRICS, Slo, Window
+from enginecore_lab.replay import replay
+from enginecore_lab.run import Run
+from enginecore_lab.workload import Workload
+from enginecore_lab.workloads import workload_settings
 from tests.shared_data import shared
 
 A100 = {"hardware": "A100-SXM-80"}

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from enginecore.lab.workloads import workload_settings
+from enginecore_lab.workloads import workload_settings
 from tests.lab.experiments.engines import constant_steps, metric, run
 from tests.shared_data import shared
 

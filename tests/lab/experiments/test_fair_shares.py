@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.lab.workload import Workload, WorkloadRequest
+from enginecore_lab.workload import Workload, WorkloadRequest
 from tests.lab.experiments.engines import constant_steps, metric, run
 
 BLOCKS = 64

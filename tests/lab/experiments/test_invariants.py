@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from enginecore.lab.replay import replay
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, policy_component
 from enginecore.settings import load_settings
+from enginecore_lab.replay import replay
 from enginecore_schedulers import enginecore_components
 from tests.lab.experiments.engines import arrivals, drawn, latencies, run, simulated
 

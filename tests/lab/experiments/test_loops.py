@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from enginecore.lab.workload import Workload, WorkloadRequest
-from enginecore.lab.workloads.transform import in_closed_loop
+from enginecore_lab.workload import Workload, WorkloadRequest
+from enginecore_lab.workloads.transform import in_closed_loop
 from tests.lab.experiments.engines import constant_steps, drawn, latencies, run
 from tests.lab.making import on_oracle, virtually
 

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from enginecore.lab.workload import Workload, WorkloadRequest
+from enginecore_lab.workload import Workload, WorkloadRequest
 from tests.lab.experiments.engines import constant_steps, drawn, run, simulated
 
 BLOCK = 16

@@ -19,9 +19,9 @@ from enginecore.clock import VirtualClock
 from enginecore.errors import EngineCoreError, EngineDeadError
 from enginecore.frontend.async_llm import DEFAULTS
 from enginecore.frontend.outputs import RequestOutputKind
-from enginecore.lab.live import LiveExperiment, LiveSettings, Switchback
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from enginecore.settings import load_settings
+from enginecore_lab.live import LiveExperiment, LiveSettings, Switchback
 from tests.frontend.scripted_async_client import ScriptedAsyncClient
 
 PARAMS = SamplingParams(detokenize=False, ignore_eos=True, max_tokens=3)
@@ -156,7 +156,7 @@ def test_dotted_keys_of_one_arm_do_not_hide_tables_of_the_other(monkeypatch):
         return ScriptedAsyncClient(lambda request: [1])
 
     made: list[str] = []
-    monkeypatch.setattr("enginecore.lab.live.experiment.make_async_client", stop)
+    monkeypatch.setattr("enginecore_lab.live.experiment.make_async_client", stop)
     with pytest.raises(Stopped):
         LiveExperiment({"model": "m", "scheduler.use": "fcfs"}, {"scheduler": {"use": "srpt"}})
     assert made == ["fcfs", "srpt"]

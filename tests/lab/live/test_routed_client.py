@@ -8,8 +8,8 @@ import pytest
 from enginecore import AsyncLLM, SamplingParams
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError
 from enginecore.frontend.outputs import RequestOutputKind
-from enginecore.lab.live import RoutedClient
 from enginecore.messages import EngineCoreOutputs, SchedulerStats
+from enginecore_lab.live import RoutedClient
 from tests.frontend.scripted_async_client import ScriptedAsyncClient
 
 PARAMS = SamplingParams(detokenize=False, ignore_eos=True, max_tokens=5)

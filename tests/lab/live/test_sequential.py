@@ -5,7 +5,7 @@ from math import exp, inf, isnan, log, sqrt
 import numpy as np
 import pytest
 
-from enginecore.lab.live.sequential import SequentialTest, pairs_needed
+from enginecore_lab.live.sequential import SequentialTest, pairs_needed
 
 
 def test_the_numbers_by_hand():

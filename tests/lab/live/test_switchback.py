@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from enginecore.lab.live.switchback import Switchback
+from enginecore_lab.live.switchback import Switchback
 
 
 def test_each_pair_has_one_block_of_each_arm_in_an_order_by_lot():
@@ -31,7 +31,7 @@ def test_a_moment_falls_into_a_block_and_its_burn_in():
 
 
 def test_the_order_is_the_same_in_every_process():
-    code = "from enginecore.lab.live import Switchback; print([Switchback(1, 0, 5).arm_of(n) for n in range(64)])"
+    code = "from enginecore_lab.live import Switchback; print([Switchback(1, 0, 5).arm_of(n) for n in range(64)])"
     here = [Switchback(1, 0, 5).arm_of(n) for n in range(64)]
     there = subprocess.run(
         [sys.executable, "-c", code], env={**__import__("os").environ, "PYTHONHASHSEED": "77"}, capture_output=True

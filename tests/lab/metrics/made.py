@@ -4,9 +4,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from enginecore.lab.metrics import METRICS, Alone, Slo, Window
-from enginecore.lab.run import RequestRun, Run, StepSeries
 from enginecore.messages import EngineInfo, FinishReason
+from enginecore_lab.metrics import METRICS, Alone, Slo, Window
+from enginecore_lab.run import RequestRun, Run, StepSeries
 from tests.lab.making import asked, workload
 
 INFO = EngineInfo(

@@ -5,7 +5,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from enginecore.lab.metrics import is_saturated, load_of
+from enginecore_lab.metrics import is_saturated, load_of
 from tests.lab.making import asked, on_oracle, virtually, workload
 from tests.lab.metrics.made import run_of, served
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.lab.metrics import MetricRefused
+from enginecore_lab.metrics import MetricRefused
 from tests.lab.metrics.made import served, unfinished, value
 
 

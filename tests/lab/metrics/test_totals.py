@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from enginecore.lab.metrics import MetricRefused, Slo, Window
+from enginecore_lab.metrics import MetricRefused, Slo, Window
 from tests.lab.metrics.made import failed, served, unfinished, value
 
 QUICK, SLOW = served(0.0, [1.0, 1.5]), served(0.0, [4.0, 8.0])

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.replay import replay, time_alone
 from enginecore.messages import FinishReason
+from enginecore_lab.replay import replay, time_alone
 from tests.lab.making import asked, on_oracle, virtually, workload
 
 

@@ -3,7 +3,8 @@
 import random
 from statistics import fmean
 
-from enginecore.lab.comparison import (
+from enginecore.messages import EngineInfo, FinishReason
+from enginecore_lab.comparison import (
     ArmComparison,
     ArmSummary,
     Comparison,
@@ -12,9 +13,8 @@ from enginecore.lab.comparison import (
     MetricComparison,
     VerdictName,
 )
-from enginecore.lab.run import RequestRun, Run, StepSeries
-from enginecore.lab.workload import Workload, WorkloadRequest
-from enginecore.messages import EngineInfo, FinishReason
+from enginecore_lab.run import RequestRun, Run, StepSeries
+from enginecore_lab.workload import Workload, WorkloadRequest
 
 NUM_BLOCKS = 600
 BLOCK_SIZE = 16

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enginecore.lab.report.page import render
+from enginecore_lab.report.page import render
 from tests.lab.report.browser import WIDTHS, looks
 from tests.lab.report.example import make_comparison, make_runs
 

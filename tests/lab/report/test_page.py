@@ -15,14 +15,14 @@ import plotly.graph_objects
 import plotly.offline
 import pytest
 
-import enginecore.lab.report
-from enginecore.lab.report import write_html
-from enginecore.lab.report.page import render
-from enginecore.lab.workload import Workload
+import enginecore_lab.report
+from enginecore_lab.report import write_html
+from enginecore_lab.report.page import render
+from enginecore_lab.workload import Workload
 from tests.lab.report.example import make_comparison, make_run, make_runs, make_workload
 
 MINUS = "\N{MINUS SIGN}"
-STYLE = (Path(enginecore.lab.report.__file__).parent / "assets" / "report.css").read_text(encoding="utf-8")
+STYLE = (Path(enginecore_lab.report.__file__).parent / "assets" / "report.css").read_text(encoding="utf-8")
 
 
 class Elements(HTMLParser):
@@ -135,7 +135,7 @@ def test_names_never_become_markup():
 def test_the_same_comparison_gives_the_same_page_whatever_the_hash_seed(page):
     program = (
         "import sys; from hashlib import sha256; from tests.lab.report.example import *;"
-        "from enginecore.lab.report.page import render;"
+        "from enginecore_lab.report.page import render;"
         "page = render(make_comparison(warnings=['Mind <the> gap.']), make_runs(num_requests=60));"
         "print(sha256(page.encode()).hexdigest())"
     )

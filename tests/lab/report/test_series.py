@@ -6,7 +6,8 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from enginecore.lab.report.series import (
+from enginecore.messages import FinishReason
+from enginecore_lab.report.series import (
     Levels,
     as_list,
     decode_tokens,
@@ -17,9 +18,8 @@ from enginecore.lab.report.series import (
     tenant_service,
     time_edges,
 )
-from enginecore.lab.run import RequestRun, Run, StepSeries
-from enginecore.lab.workload import Workload, WorkloadRequest
-from enginecore.messages import FinishReason
+from enginecore_lab.run import RequestRun, Run, StepSeries
+from enginecore_lab.workload import Workload, WorkloadRequest
 from tests.lab.report.example import add_step, make_info
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from enginecore.lab.report import print_comparison
+from enginecore_lab.report import print_comparison
 from tests.lab.report.example import make_comparison
 
 

@@ -5,8 +5,8 @@ from math import inf, nan
 import msgspec
 import pytest
 
-from enginecore.lab.comparison import Interval
-from enginecore.lab.report import text
+from enginecore_lab.comparison import Interval
+from enginecore_lab.report import text
 from tests.lab.report.example import make_metric
 
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from enginecore.lab.report.timeline import outcome, segments, worst_requests
-from enginecore.lab.run import RequestRun, StepSeries
-from enginecore.lab.workload import WorkloadRequest
 from enginecore.messages import FinishReason
+from enginecore_lab.report.timeline import outcome, segments, worst_requests
+from enginecore_lab.run import RequestRun, StepSeries
+from enginecore_lab.workload import WorkloadRequest
 from tests.lab.report.example import add_step, make_runs
 from tests.lab.report.test_series import make_request, make_run
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from enginecore.lab.workload import Workload, WorkloadRequest
-from enginecore.lab.workloads import workload_settings
+from enginecore_lab.workload import Workload, WorkloadRequest
+from enginecore_lab.workloads import workload_settings
 
 POISSON = {"kind": "poisson", "rate": 2.0}
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.workloads import longest_output, to_engine_request, workload_hash
-from enginecore.lab.workloads.content import block_hashes, token_ids
 from enginecore.messages import EngineInfo
+from enginecore_lab.workloads import longest_output, to_engine_request, workload_hash
+from enginecore_lab.workloads.content import block_hashes, token_ids
 from tests.lab.workloads.making import asked, synthetic, workload
 
 VOCABULARY = 50_000
@@ -130,8 +130,8 @@ def test_hashes_tell_what_tokens_tell(one, other, sizes):
 def test_other_processes_make_the_same_whatever_their_hash_seed():
     code = """
 from tests.lab.workloads.making import asked, synthetic
-from enginecore.lab.workloads import workload_hash
-from enginecore.lab.workloads.content import block_hashes, token_ids
+from enginecore_lab.workloads import workload_hash
+from enginecore_lab.workloads.content import block_hashes, token_ids
 request = asked("a", prompt=40, hash_ids=(7, 8))
 print(token_ids(request, 16, 50_000).tolist(), [each.hex() for each in block_hashes(request, 16, 8)])
 tenants = [{"name": "a"}, {"name": "b"}]

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from enginecore.interfaces import KVCacheConfig
-from enginecore.lab.workloads import workload_settings
-from enginecore.lab.workloads.content import block_hashes
-from enginecore.lab.workloads.transform import mean_rate
 from enginecore.messages import EngineCoreRequest
 from enginecore.request import Request
 from enginecore.sampling import SamplingParams
 from enginecore_kv_cache.paged import PagedKVCacheManager
+from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads.content import block_hashes
+from enginecore_lab.workloads.transform import mean_rate
 from tests.lab.workloads.making import asked
 from tests.shared_data import shared
 

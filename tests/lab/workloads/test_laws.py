@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from enginecore.lab.workloads.arrivals import Arrivals, ThinkTime
-from enginecore.lab.workloads.lengths import Length
+from enginecore_lab.workloads.arrivals import Arrivals, ThinkTime
+from enginecore_lab.workloads.lengths import Length
 
 COUNT = 20_000
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from enginecore.core import EngineCore
-from enginecore.lab.workload import Workload
-from enginecore.lab.workloads import longest_output, to_engine_request
 from enginecore.messages import FinishReason
+from enginecore_lab.workload import Workload
+from enginecore_lab.workloads import longest_output, to_engine_request
 from tests.core.engines import make_core, run
 from tests.core.faceless import make_faceless
 from tests.lab.workloads.making import synthetic

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.workloads import workload_hash
-from enginecore.lab.workloads.loaders import load_own, save_own
+from enginecore_lab.workloads import workload_hash
+from enginecore_lab.workloads.loaders import load_own, save_own
 from tests.lab.workloads.making import POISSON, asked, ids, synthetic, workload
 
 

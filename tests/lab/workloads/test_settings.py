@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.workloads import WorkloadSettings, workload_settings
+from enginecore_lab.workloads import WorkloadSettings, workload_settings
 from tests.lab.workloads.making import POISSON, ids
 
 SYNTHETIC = {"kind": "synthetic", "num_requests": 5}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.workloads import workload_settings
-from enginecore.lab.workloads.loaders import Conversation, count_words, load_sharegpt
+from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads.loaders import Conversation, count_words, load_sharegpt
 from tests.lab.workloads.making import ids
 
 WORDS = count_words(1.0)

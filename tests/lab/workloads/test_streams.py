@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from enginecore.lab.workloads import Streams
+from enginecore_lab.workloads import Streams
 
 
 def drawn(streams: Streams, name: str, replicate: int = 0) -> list[int]:
@@ -29,7 +29,7 @@ def test_seeds_names_places_and_replicates_are_told_apart():
 
 def test_other_processes_draw_the_same():
     code = (
-        "from enginecore.lab.workloads import Streams;"
+        "from enginecore_lab.workloads import Streams;"
         "print(Streams(3).generator('arrivals', 1).integers(1 << 62, size=4).tolist())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

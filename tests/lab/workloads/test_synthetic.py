@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.workloads import workload_hash, workload_settings
-from enginecore.lab.workloads.loaders import save_own
+from enginecore_lab.workloads import workload_hash, workload_settings
+from enginecore_lab.workloads.loaders import save_own
 from tests.lab.workloads.making import POISSON, asked, synthetic, workload
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.lab.workload import Workload
-from enginecore.lab.workloads import workload_settings
-from enginecore.lab.workloads.loaders import load_azure, load_bailian, load_burstgpt, load_mooncake
+from enginecore_lab.workload import Workload
+from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads.loaders import load_azure, load_bailian, load_burstgpt, load_mooncake
 from tests.lab.workloads.making import asked, ids
 
 AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens

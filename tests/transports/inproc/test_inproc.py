@@ -7,12 +7,12 @@ import pytest
 
 from enginecore.client import make_client
 from enginecore.clock import VirtualClock
-from enginecore.conformance.oracle.model import OracleModel
 from enginecore.errors import EngineCoreError, EngineDeadError, InvalidRequestError
 from enginecore.interfaces import EngineCoreClient
 from enginecore.messages import EngineCoreOutput, FinishReason
 from enginecore.sampling import SamplingParams
 from enginecore.settings import load_settings
+from enginecore_conformance.oracle.model import OracleModel
 from tests.core.engines import request
 
 

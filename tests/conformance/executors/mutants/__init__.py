@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from enginecore.conformance.oracle.settings import OracleSettings
 from enginecore.plugin import Component
+from enginecore_conformance.oracle.settings import OracleSettings
 from enginecore_torch import SingleExecutorSettings
 from tests.conformance.executors.mutants import books, endings, real, tokens
 from tests.conformance.executors.mutants.base import Dying, Executor, WithWorkers

@@ -5,8 +5,8 @@ import threading
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
-from enginecore.conformance.oracle.executor import OracleExecutor
 from enginecore.errors import EngineDeadError
+from enginecore_conformance.oracle.executor import OracleExecutor
 
 ORACLE = {"depth": 2, "feeds_tokens": True, "verify": False}
 """Its settings: what is wrong shows as a wrong token, as it would with a real model."""

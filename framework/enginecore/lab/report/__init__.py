@@ -1,6 +1,0 @@
-"""What a comparison found, for people: a table in the terminal, and one self-contained page."""
-
-from enginecore.lab.report.page import write_html
-from enginecore.lab.report.terminal import print_comparison
-
-__all__ = ["print_comparison", "write_html"]

@@ -1,0 +1,1 @@
+"""Commands for plugin authors: `check`, `new`."""

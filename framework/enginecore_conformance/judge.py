@@ -1,0 +1,46 @@
+"""By which rule it is wrong that something was raised."""
+
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+from enginecore.contracts import BrokenRule
+from enginecore.errors import InvariantError
+from enginecore.plugin import Kind
+
+RULES: Mapping[str, str] = {
+    "oracle": "policy_does_not_change_tokens",
+    "transcript": "one_last_word",
+    "invariants": "nothing_is_left",
+    "harness": "progress_or_a_wake_time",
+}
+"""By the part of the kit that raises an InvariantError."""
+
+
+class Judge:
+    """Turns whatever is raised within into a BrokenRule of the component of this kind."""
+
+    def __init__(self, kind: Kind, rules: Mapping[str, str] | None = None) -> None:
+        """`rules`: where they differ from `RULES`."""
+        self._kind: Kind = kind
+        self._rules = {**RULES, **(rules or {})}
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, raised: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, BrokenRule) or not isinstance(error, Exception):
+            return
+        if isinstance(error, InvariantError):
+            rule = self._rules.get(_origin(error), "its_own_books_hold")
+            raise BrokenRule(self._kind, rule, str(error)) from error
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+        raise BrokenRule(self._kind, "nothing_is_raised", f"{type(error).__name__}: {error}, in {where}") from error
+
+
+def _origin(error: BaseException) -> str:
+    """Which part of the kit raised it: the module, or the package under `conformance`."""
+    innermost = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    parts = innermost.with_suffix("").parts
+    return parts[parts.index("conformance") + 1] if "conformance" in parts[:-1] else ""

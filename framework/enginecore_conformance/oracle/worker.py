@@ -1,0 +1,123 @@
+"""The oracle's worker: what it knows of each request, and what one step does to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from enginecore.errors import InvariantError
+from enginecore.messages import ModelRunnerOutput, NewRequestData, SchedulerOutput
+from enginecore.sampling import SamplingParams
+from enginecore_conformance.oracle.memory import SlotMemory
+from enginecore_conformance.oracle.model import OracleModel, root_digest
+
+
+@dataclass(slots=True)
+class Row:
+    """One request, as the worker knows it.
+
+    Attributes:
+        token_ids: Those that it was sent, and those that it sampled since.
+        block_ids: Its block table.
+        num_computed_tokens: Tokens whose slots are written.
+        num_prompt_tokens: How many tokens are the prompt.
+        params: Sampling parameters.
+        root: Digest of its cache identity.
+        sampled_in: Step that gave its last token; -1 if that one was sent.
+    """
+
+    token_ids: list[int]
+    block_ids: list[int]
+    num_computed_tokens: int
+    num_prompt_tokens: int
+    params: SamplingParams
+    root: int
+    sampled_in: int = -1
+
+    @classmethod
+    def of(cls, new: NewRequestData) -> "Row":
+        """The row of a request that is new to the worker."""
+        root = root_digest(new.cache_salt, new.adapter)
+        return cls(
+            list(new.token_ids),
+            list(new.block_ids[0]),
+            new.num_computed_tokens,
+            new.num_prompt_tokens,
+            new.params,
+            root,
+        )
+
+
+class OracleWorker:
+    """Executes plans, one after another. Its public methods can be called by `collective_rpc`."""
+
+    def __init__(self, model: OracleModel, memory: SlotMemory, *, feeds_tokens: bool) -> None:
+        self._model = model
+        self._memory = memory
+        self._feeds_tokens = feeds_tokens
+        self._rows: dict[str, Row] = {}
+
+    def get_request_ids(self) -> list[str]:
+        """The requests that it knows."""
+        return list(self._rows)
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """What it knows of each request."""
+        return self._rows
+
+    def apply(self, plan: SchedulerOutput) -> None:
+        """Learn what changed: what is gone first, then what is new, then what grew."""
+        for request_id in (*plan.finished_ids, *plan.preempted_ids):
+            self._rows.pop(request_id, None)
+        for new in plan.new_requests:
+            self._rows[new.request_id] = Row.of(new)
+        for delta in plan.deltas:
+            self._rows[delta.request_id].block_ids += delta.new_block_ids[0]
+
+    def forward(self, plan: SchedulerOutput, last_returned: int) -> list[str]:
+        """Compute the plan's tokens; return the requests whose last known token was among them.
+
+        `last_returned` is the step whose tokens had come back when the plan was submitted.
+        """
+        ended = []
+        for request_id, num_tokens in plan.num_scheduled_tokens.items():
+            row = self._rows[request_id]
+            end = row.num_computed_tokens + num_tokens
+            self._check_known(request_id, row, end, last_returned)
+            self._compute(request_id, row, end)
+            row.num_computed_tokens = end
+            if end == len(row.token_ids):
+                ended.append(request_id)
+        return ended
+
+    def sample(self, step: int, request_ids: Sequence[str]) -> ModelRunnerOutput:
+        """The next token of each request, and what it needs to be computed in turn."""
+        output = ModelRunnerOutput(step=step, request_ids=list(request_ids), sampled_token_ids=[], logprobs={})
+        for request_id in request_ids:
+            row = self._rows[request_id]
+            context = self._memory.read(row.block_ids, row.num_computed_tokens)
+            token = self._model.next_token(context, row.params, len(row.token_ids) - row.num_prompt_tokens)
+            self._accept(output, request_id, row, token)
+        return output
+
+    def _compute(self, request_id: str, row: Row, end: int) -> None:
+        start = row.num_computed_tokens
+        self._memory.write(row.block_ids, start, row.token_ids[start:end], row.root)
+
+    def _accept(self, output: ModelRunnerOutput, request_id: str, row: Row, token: int) -> None:
+        row.token_ids.append(token)
+        row.sampled_in = output.step
+        output.sampled_token_ids.append([token])
+        if row.params.logprobs is not None:
+            output.logprobs[request_id] = [self._model.logprobs(token, row.params)]
+
+    def _check_known(self, request_id: str, row: Row, end: int, last_returned: int) -> None:
+        if end > len(row.token_ids):
+            raise InvariantError(
+                f"request {request_id!r}: position {end - 1} is scheduled, but only {len(row.token_ids)} of its tokens "
+                "are known"
+            )
+        if not self._feeds_tokens and end == len(row.token_ids) and row.sampled_in > last_returned:
+            raise InvariantError(
+                f"request {request_id!r}: position {end - 1} is scheduled before its token, sampled in step "
+                f"{row.sampled_in}, has come back; this executor does not feed tokens"
+            )

@@ -1,0 +1,65 @@
+"""Scheduler, victim choice, KV cache manager and eviction, as settings choose them, built as an engine builds them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from enginecore.assembly.choice import choose_components
+from enginecore.interfaces import EvictionOrder, KVCacheManager, Scheduler, VictimChoice
+from enginecore.plugin import Component, EvictionContext, Kind, KVCacheManagerContext, SchedulerContext, VictimContext
+from enginecore.registry.component import build_component
+from enginecore.settings import Loaded
+
+
+class Parts:
+    """Makes what settings choose, as often as it is asked.
+
+    Attributes:
+        components: Which, by kind. A part that nobody uses is left out.
+    """
+
+    def __init__(self, loaded: Loaded, **stand_ins: Callable[[Any], Any]) -> None:
+        """`stand_ins`: by kind, what makes a part instead of the component that the settings choose."""
+        self.components = choose_components(loaded)
+        self._loaded = loaded
+        self._stand_ins = stand_ins
+
+    def with_scheduler(self, make: Callable[[SchedulerContext], Scheduler]) -> "Parts":
+        """The same, with this scheduler."""
+        return Parts(self._loaded, **{**self._stand_ins, "scheduler": make})
+
+    def with_victim(self, victim: VictimChoice) -> "Parts":
+        """The same, with this victim choice."""
+        return Parts(self._loaded, **{**self._stand_ins, "victim": lambda context: victim})
+
+    def with_eviction(self, order: EvictionOrder) -> "Parts":
+        """The same, with this order of eviction."""
+        return Parts(self._loaded, **{**self._stand_ins, "eviction": lambda context: order})
+
+    def make_scheduler(self, context: SchedulerContext) -> Scheduler:
+        """A scheduler."""
+        made: Scheduler = self._build("scheduler", context)
+        return made
+
+    def make_kv_cache_manager(self, context: KVCacheManagerContext) -> KVCacheManager:
+        """A KV cache manager."""
+        made: KVCacheManager = self._build("kv_cache_manager", context)
+        return made
+
+    @property
+    def make_victim(self) -> Callable[[VictimContext], VictimChoice] | None:
+        """A victim choice, if the scheduler uses one."""
+        return self._maker("victim")
+
+    @property
+    def make_eviction(self) -> Callable[[EvictionContext], EvictionOrder] | None:
+        """An order of eviction, if the KV cache manager uses one."""
+        return self._maker("eviction")
+
+    def _maker(self, kind: Kind) -> Callable[[Any], Any] | None:
+        return (lambda context: self._build(kind, context)) if kind in self.components else None
+
+    def _build(self, kind: Kind, context: Any) -> Any:
+        if kind in self._stand_ins:
+            return self._stand_ins[kind](context)
+        component: Component = self.components[kind]
+        return build_component(component, self._loaded.settings.component(kind).settings, context)

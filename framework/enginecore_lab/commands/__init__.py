@@ -1,0 +1,1 @@
+"""Commands on experiments: `ab`, `replay`, `capacity`, `sweep`, `calibrate`."""

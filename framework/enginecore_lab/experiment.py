@@ -1,0 +1,211 @@
+"""An experiment as its file says it: one workload, two or more arms, and the metric that decides.
+
+name = "chunked-prefill"
+[workload]
+kind = "azure"
+path = "azure_2023_conv.csv"
+[[arms]]
+name = "whole prompts"
+settings.scheduler.use = "prefill_first"
+[[arms]]
+name = "chunks"
+[primary]
+metric = "itl_p99"
+"""
+
+from collections import Counter
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from enginecore.registry.spelling import closest
+from enginecore_lab.judging import Margin
+from enginecore_lab.metrics import METRICS, Metric, Slo, Window
+from enginecore_lab.statistics import FEWEST_TO_RESAMPLE, LEVEL, Across
+from enginecore_lab.workloads.settings import WorkloadSettings
+from enginecore_lab.workloads.tables import Table
+
+FEWEST_REPLICATES = 8
+DEFAULT_MARGIN = 0.02
+DEFAULT_SECONDARY = (
+    *("ttft_mean", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "tpot_mean", "e2e_mean", "e2e_p50", "e2e_p99"),
+    *("queue_delay_mean", "slo_attainment", "good_rps", "output_tokens_per_s", "makespan"),
+    *("cache_hit_share", "preemptions_per_request", "recomputed_share", "failed_share"),
+    *("service_difference", "jain_service"),
+)
+"""As many as answer most questions, and no more: each one more makes the others less sure."""
+
+
+class ArmSettings(Table):
+    """One configuration.
+
+    Attributes:
+        name: For people.
+        settings: What it says over `[engine]`.
+    """
+
+    name: str = Field(min_length=1)
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class PrimarySettings(Table):
+    """The one metric that decides, named before anything is run.
+
+    Attributes:
+        metric: Its name.
+        margin: Differences up to this share of the baseline do not matter. Unset: 2 %, unless `margin_abs` is set.
+        margin_abs: The same in the metric's unit, instead.
+    """
+
+    metric: str
+    margin: float | None = Field(default=None, ge=0, lt=1)
+    margin_abs: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _check_margin(self) -> "PrimarySettings":
+        if self.margin is not None and self.margin_abs is not None:
+            raise ValueError("margin is a share of the baseline and margin_abs a quantity: set one of them")
+        return self
+
+    def margin_in_force(self) -> Margin:
+        """As the tables say it, or the default."""
+        if self.margin_abs is not None:
+            return Margin(self.margin_abs, is_relative=False)
+        return Margin(DEFAULT_MARGIN if self.margin is None else self.margin)
+
+
+class SecondarySettings(Table):
+    """What is looked at beside it.
+
+    Attributes:
+        metrics: Their names. The default are those that most questions are about.
+        margin: Differences up to this share of the baseline do not matter.
+    """
+
+    metrics: tuple[str, ...] = DEFAULT_SECONDARY
+    margin: float = Field(default=DEFAULT_MARGIN, ge=0, lt=1)
+
+
+class SloSettings(Table):
+    """What a request must meet to be good, in seconds; a request's own terms go before these.
+
+    Attributes:
+        ttft: To its first token.
+        tpot: Per output token after the first.
+        e2e: To its last token.
+    """
+
+    ttft: float | None = Field(default=None, gt=0)
+    tpot: float | None = Field(default=None, gt=0)
+    e2e: float | None = Field(default=None, gt=0)
+
+    def terms(self) -> Slo:
+        """For the metrics."""
+        return Slo(self.ttft, self.tpot, self.e2e)
+
+
+class WindowSettings(Table):
+    """Which requests of each replicate count, by their place.
+
+    Attributes:
+        skip_first: So many meet an engine that is still idle.
+        skip_last: So many meet one that empties.
+    """
+
+    skip_first: int = Field(default=0, ge=0)
+    skip_last: int = Field(default=0, ge=0)
+
+    def window(self) -> Window:
+        """For the metrics."""
+        return Window(self.skip_first, self.skip_last)
+
+
+class Experiment(Table):
+    """A whole experiment. `load_experiment` reads one, with errors that name the key.
+
+    Attributes:
+        name: For people. Unset: its file's.
+        workload: What is asked of every arm.
+        arms: The first is the baseline.
+        primary: The metric that decides.
+        secondary: What is looked at beside it.
+        engine: Settings of every arm, as in an engine's configuration file. The environment is not read.
+        slo: What a good request is.
+        window: Which requests count.
+        seed: Of the workload, of the order of runs, of resampling, and, if no arm says otherwise, of the engines.
+        across: What is taken of the replicates: their mean; or their median, if single ones may be anything.
+        replicates: How many pairs; 1: one workload without chance, of which the difference is exact.
+        clock: "virtual": simulated, as by the executor `simulated`. "real": for executors that compute.
+        reveal_lengths: Policies may know how long outputs will be.
+    """
+
+    name: str = Field(min_length=1)
+    workload: WorkloadSettings
+    arms: tuple[ArmSettings, ...] = Field(min_length=2)
+    primary: PrimarySettings
+    secondary: SecondarySettings = SecondarySettings()
+    engine: dict[str, Any] = Field(default_factory=dict)
+    slo: SloSettings = SloSettings()
+    window: WindowSettings = WindowSettings()
+    seed: int = Field(default=0, ge=0, lt=1 << 32)
+    replicates: int = Field(default=20, ge=1)
+    across: Across = "mean"
+    clock: Literal["virtual", "real"] = "virtual"
+    reveal_lengths: bool = False
+
+    @field_validator("arms")
+    @classmethod
+    def _check_names(cls, arms: tuple[ArmSettings, ...]) -> tuple[ArmSettings, ...]:
+        twice = [name for name, count in Counter(arm.name for arm in arms).items() if count > 1]
+        if twice:
+            raise ValueError(f"two arms are called {twice[0]!r}: their names must differ")
+        return arms
+
+    @field_validator("replicates")
+    @classmethod
+    def _check_replicates(cls, replicates: int) -> int:
+        if 1 < replicates < FEWEST_REPLICATES:
+            raise ValueError(
+                f"must be at least {FEWEST_REPLICATES}, for fewer pairs tell too little of their spread; or 1, for one "
+                "workload without chance"
+            )
+        return replicates
+
+    @field_validator("primary", "secondary")
+    @classmethod
+    def _check_metrics(cls, table: Any) -> Any:
+        names = (table.metric,) if isinstance(table, PrimarySettings) else table.metrics
+        for name in names:
+            if name not in METRICS:
+                hint = closest(name, METRICS) or f"; there are {', '.join(METRICS)}"
+                raise ValueError(f"there is no metric {name!r}{hint}")
+        return table
+
+    @model_validator(mode="after")
+    def _check_few_replicates(self) -> "Experiment":
+        if self.replicates == 1 and self.clock == "real":
+            raise ValueError("replicates = 1 takes a virtual clock: on a real one no run comes out like another")
+        if self.replicates < FEWEST_TO_RESAMPLE and self.across == "median":
+            raise ValueError(
+                f"across = 'median' takes at least {FEWEST_TO_RESAMPLE} replicates, got {self.replicates}: of fewer "
+                "medians nobody can say how sure they are"
+            )
+        return self
+
+    def level(self) -> float:
+        """Of intervals. With several candidates they are wider, so that all hold at once."""
+        return 1 - (1 - LEVEL) / (len(self.arms) - 1)
+
+    def metrics(self) -> list[Metric]:
+        """The primary one first, then the secondary ones."""
+        names = dict.fromkeys((self.primary.metric, *self.secondary.metrics))
+        return [METRICS[name] for name in names]
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, from which `load_experiment` reads the same one.
+
+        Complete, but for workload and secondary metrics: there what was left unsaid means something else than its
+        default said aloud, so they hold what was said.
+        """
+        said = self.model_dump(mode="json", exclude_unset=True, include={"workload", "secondary"})
+        return {**self.model_dump(mode="json", exclude_none=True, exclude={"workload", "secondary"}), **said}

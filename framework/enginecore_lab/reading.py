@@ -1,0 +1,113 @@
+"""Reading experiment files, with errors that name the key, its value, and what would be right."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from enginecore.errors import ConfigurationError
+from enginecore.registry.spelling import closest
+from enginecore.settings.sources import Values, file_layer, nested, overlay
+from enginecore_lab.experiment import Experiment
+
+_LONGEST_VALUE = 80
+
+
+def load_experiment(source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Experiment:
+    """Read an experiment.
+
+    Args:
+        source: A TOML, YAML or JSON file, after which the experiment is called if it has no name; or what such a file
+            holds. A result.json is the experiment that gave it.
+        overrides: By dotted key, such as "workload.path": on top of it.
+
+    Raises:
+        ConfigurationError: what is wrong, all of it.
+    """
+    values = dict(source) if isinstance(source, Mapping) else {"name": Path(source).stem, **file_layer(source).values}
+    if {"experiment", "comparisons"} <= values.keys():
+        held = values["experiment"]
+        if not isinstance(held, Mapping):
+            raise ConfigurationError(f"{source} holds no experiment, but {held!r:.{_LONGEST_VALUE}} in its place")
+        values = dict(held)
+    for key, value in (overrides or {}).items():
+        values = overlay(values, nested(key.split("."), value))
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        label = "the experiment" if isinstance(source, Mapping) else f"experiment {source}"
+        raise ConfigurationError(_message(label, error, values)) from None
+
+
+def parse_overrides(texts: Iterable[str]) -> Values:
+    """Turn `--set` texts such as "replicates=8" into overrides: a value is read as TOML, or else is a text.
+
+    Raises:
+        ConfigurationError: no `=`, or no key.
+    """
+    overrides: Values = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not all(part.strip() for part in key.split(".")):
+            raise ConfigurationError(f"--set {text!r}: write KEY=VALUE, for example --set replicates=8")
+        overrides[key.strip()] = _parsed(value.strip())
+    return overrides
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _message(label: str, error: ValidationError, values: Values) -> str:
+    lines = [_line(details, values) for details in error.errors()]
+    if len(lines) == 1:
+        return f"{label}: {lines[0]}"
+    return "\n  ".join([f"{label}: {len(lines)} keys are wrong:", *lines])
+
+
+def _line(details: ErrorDetails, values: Values) -> str:
+    path, value = _written(details, values)
+    shown = "" if isinstance(value, Mapping | list) or details["type"] == "missing" else f" = {_shortened(value)}"
+    return f"{'.'.join(path)}{shown}: {_sentence(details)}" if path else _sentence(details)
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _written(details: ErrorDetails, values: Values) -> tuple[list[str], Any]:
+    """The key as it was written, and its value. pydantic puts the kind of each table in, which is no key."""
+    path: list[str] = []
+    value: Any = values
+    for part in details["loc"]:
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif details["type"] != "missing" or part != details["loc"][-1]:
+            continue
+        path.append(str(part))
+    return path, value
+
+
+def _sentence(details: ErrorDetails) -> str:
+    context = details.get("ctx", {})
+    match details["type"]:
+        case "missing":
+            return "must be set"
+        case "value_error":
+            return str(context["error"])
+        case "union_tag_not_found":
+            return "must say which kind it is: set kind"
+        case "union_tag_invalid":
+            tags = [tag.strip("' ") for tag in context["expected_tags"].split(",")]
+            hint = closest(context["tag"], tags) or f"; there are {', '.join(tags)}"
+            return f"there is no kind {context['tag']!r}{hint}"
+    return details["msg"].replace("Input should be", "must be", 1)

@@ -1,0 +1,125 @@
+"""Settings of workloads that are traces."""
+
+from abc import abstractmethod
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from enginecore.errors import ConfigurationError
+from enginecore_lab.workload import Workload
+from enginecore_lab.workloads.loaders import load_azure, load_bailian, load_burstgpt, load_mooncake, load_own
+from enginecore_lab.workloads.settings_base import AnyWorkload
+from enginecore_lab.workloads.streams import Streams
+from enginecore_lab.workloads.transform import between_indexes, between_times
+
+
+class AnyTrace(AnyWorkload):
+    """Settings of every trace.
+
+    Replicate r is the r-th part of `requests_per_replicate` requests, one behind the other, in the trace's own order.
+    Each part brings its own warm-up: count in what a comparison skips at the beginning.
+
+    Attributes:
+        path: The file, as published.
+        start: Seconds of the trace to pass over.
+        end: Where to stop, in seconds of the trace; None: at its end.
+        requests_per_replicate: Length of a part; None: all is one part, and there is one replicate.
+        drop_empty: Leave out requests without prompt or output (failed ones) instead of refusing the file.
+    """
+
+    path: Path
+    start: float = Field(default=0.0, ge=0)
+    end: float | None = Field(default=None, gt=0)
+    requests_per_replicate: int | None = Field(default=None, ge=1)
+    drop_empty: bool = False
+
+    @model_validator(mode="after")
+    def _check_window(self) -> "AnyTrace":
+        if self.end is not None and self.end <= self.start:
+            raise ValueError(f"end = {self.end} must be after start = {self.start}")
+        return self
+
+    @cached_property
+    def whole(self) -> Workload:
+        """The trace between `start` and `end`, loaded once.
+
+        Raises:
+            ConfigurationError: a row is wrong, or nothing is left.
+        """
+        workload = self._load(self.path.expanduser())
+        if self.start or self.end is not None:
+            workload = between_times(workload, self.start, self.end)
+        if not workload.requests:
+            raise ConfigurationError(f"{self.path} holds no requests from start = {self.start} to end = {self.end}")
+        return workload
+
+    @abstractmethod
+    def _load(self, path: Path) -> Workload:
+        """All of it."""
+
+    def _make(self, streams: Streams, replicate: int) -> Workload:
+        whole, length = self.whole, self.requests_per_replicate
+        if length is None and replicate == 0:
+            return whole
+        parts = 1 if length is None else len(whole.requests) // length
+        if length is None or replicate >= parts:
+            raise ConfigurationError(
+                f"{self.path} has {len(whole.requests)} requests, and with requests_per_replicate = {length} there are "
+                f"{parts} replicates; number {replicate} (from 0) was asked for: "
+                + ("set requests_per_replicate" if length is None else "lower it, or ask for fewer replicates")
+            )
+        return between_indexes(whole, replicate * length, (replicate + 1) * length)
+
+
+class AzureTrace(AnyTrace):
+    """A trace of Azure, 2023 or 2024."""
+
+    kind: Literal["azure"]
+
+    def _load(self, path: Path) -> Workload:
+        return load_azure(path, drop_empty=self.drop_empty)
+
+
+class MooncakeTrace(AnyTrace):
+    """A trace of Mooncake."""
+
+    kind: Literal["mooncake"]
+
+    def _load(self, path: Path) -> Workload:
+        return load_mooncake(path, drop_empty=self.drop_empty)
+
+
+class BailianTrace(AnyTrace):
+    """A trace of Alibaba Cloud's Bailian."""
+
+    kind: Literal["bailian"]
+
+    def _load(self, path: Path) -> Workload:
+        return load_bailian(path, drop_empty=self.drop_empty)
+
+
+class BurstGPTTrace(AnyTrace):
+    """A trace of BurstGPT.
+
+    Attributes:
+        models: Only requests to these, "ChatGPT" or "GPT-4"; none: to all.
+        log_types: Only "Conversation log" or "API log"; none: both.
+    """
+
+    kind: Literal["burstgpt"]
+    models: tuple[str, ...] = ()
+    log_types: tuple[str, ...] = ()
+
+    def _load(self, path: Path) -> Workload:
+        return load_burstgpt(path, drop_empty=self.drop_empty, models=self.models, log_types=self.log_types)
+
+
+class OwnTrace(AnyTrace):
+    """A workload in the project's own format."""
+
+    kind: Literal["jsonl"]
+
+    def _load(self, path: Path) -> Workload:
+        return load_own(path, drop_empty=self.drop_empty)
