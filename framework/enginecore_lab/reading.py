@@ -1,15 +1,14 @@
 """Reading experiment files, with errors that name the key, its value, and what would be right."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from enginecore.errors import ConfigurationError
-from enginecore.registry.spelling import closest
+from enginecore.settings.sentences import describe_problem, find_problems
 from enginecore.settings.sources import Values, file_layer, nested, overlay
 from enginecore_lab.experiment import Experiment
 
@@ -65,49 +64,7 @@ def _parsed(text: str) -> Any:
 
 
 def _message(label: str, error: ValidationError, values: Values) -> str:
-    lines = [_line(details, values) for details in error.errors()]
+    lines = [describe_problem(problem, values) for problem in find_problems(error, values)]
     if len(lines) == 1:
         return f"{label}: {lines[0]}"
     return "\n  ".join([f"{label}: {len(lines)} keys are wrong:", *lines])
-
-
-def _line(details: ErrorDetails, values: Values) -> str:
-    path, value = _written(details, values)
-    shown = "" if isinstance(value, Mapping | list) or details["type"] == "missing" else f" = {_shortened(value)}"
-    return f"{'.'.join(path)}{shown}: {_sentence(details)}" if path else _sentence(details)
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
-
-
-def _written(details: ErrorDetails, values: Values) -> tuple[list[str], Any]:
-    """The key as it was written, and its value. pydantic puts the kind of each table in, which is no key."""
-    path: list[str] = []
-    value: Any = values
-    for part in details["loc"]:
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        elif details["type"] != "missing" or part != details["loc"][-1]:
-            continue
-        path.append(str(part))
-    return path, value
-
-
-def _sentence(details: ErrorDetails) -> str:
-    context = details.get("ctx", {})
-    match details["type"]:
-        case "missing":
-            return "must be set"
-        case "value_error":
-            return str(context["error"])
-        case "union_tag_not_found":
-            return "must say which kind it is: set kind"
-        case "union_tag_invalid":
-            tags = [tag.strip("' ") for tag in context["expected_tags"].split(",")]
-            hint = closest(context["tag"], tags) or f"; there are {', '.join(tags)}"
-            return f"there is no kind {context['tag']!r}{hint}"
-    return details["msg"].replace("Input should be", "must be", 1)

@@ -125,7 +125,7 @@ def test_overrides_need_key_and_value(text):
         ({"replicates": 1, "clock": "real"}, "replicates = 1 takes a virtual clock"),
         ({"replicates": 8, "across": "median"}, "across = 'median' takes at least 10 replicates, got 8"),
         ({"clock": "virtuel"}, "clock = 'virtuel': must be 'virtual' or 'real'"),
-        ({"workload__kind": "synthetik"}, "workload: there is no kind 'synthetik'; did you mean synthetic?"),
+        ({"workload__kind": "synthetik"}, "workload.kind = 'synthetik': must be one of azure, mooncake, bailian"),
         ({"slo__ttft": float("inf")}, "slo.ttft = inf: must be a finite number"),
         ({"window__skip_first": "many"}, "window.skip_first = 'many': must be a valid integer"),
     ],
@@ -141,7 +141,7 @@ def test_what_is_missing_is_named():
     with pytest.raises(ConfigurationError) as error:
         load_experiment(made)
     assert "2 keys are wrong" in str(error.value)
-    assert "workload: must say which kind it is: set kind" in str(error.value)
+    assert "workload.kind: must be set" in str(error.value)
     assert "primary: must be set" in str(error.value)
 
 

@@ -13,13 +13,8 @@ from enginecore.errors import ConfigurationError
 from enginecore.plugin import Component
 from enginecore.registry import Registry
 from enginecore.settings.model import TABLES, ComponentTable, EngineSettings, PluginSettings, settings_model
-from enginecore.settings.problems import (
-    Problem,
-    configuration_error,
-    explain_unknown,
-    problems_of,
-    problems_of_choice,
-)
+from enginecore.settings.problems import configuration_error, explain_unknown, problems_of, problems_of_choice
+from enginecore.settings.sentences import Problem
 from enginecore.settings.sources import (
     NOTHING,
     Layer,
@@ -176,10 +171,10 @@ def _read_plugins(layers: Layers) -> PluginSettings:
 
 def _read_all(layers: Layers, model: type[EngineSettings], registry: Registry) -> EngineSettings:
     """Second pass, with the types of all components."""
-    values = layers.values
+    values = _with_chosen_tables(layers.values, model)
     problems = problems_of_choice(registry, values)
     try:
-        settings = model.model_validate(_with_chosen_tables(values, model))
+        settings = model.model_validate(values)
     except ValidationError as error:
         raise configuration_error([*problems, *problems_of(error, values, model, registry)], layers) from None
     if problems:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 from enginecore.errors import ConfigurationError
+from enginecore.settings.sentences import describe_problem, find_problems
 from enginecore_lab.workload import Workload
 from enginecore_lab.workloads.settings_base import AnyWorkload
 from enginecore_lab.workloads.sharegpt import ShareGPTWorkload
@@ -56,19 +56,8 @@ def workload_settings(table: Mapping[str, Any]) -> AnyWorkload:
     try:
         settings: AnyWorkload = TypeAdapter(WorkloadSettings).validate_python(dict(table))
     except ValidationError as error:
-        raise ConfigurationError("; ".join(_sentence(details) for details in error.errors())) from error
+        problems = [problem._replace(path=("workload", *problem.path)) for problem in find_problems(error, table)]
+        raise ConfigurationError(
+            "; ".join(describe_problem(problem, {"workload": table}) for problem in problems)
+        ) from error
     return settings
-
-
-def _sentence(details: ErrorDetails) -> str:
-    place = ".".join(("workload", *(str(part) for part in details["loc"][1:])))
-    given, context = details["input"], details.get("ctx", {})
-    match details["type"]:
-        case "union_tag_invalid":
-            return f"{place}.kind = {context['tag']!r}: must be one of {context['expected_tags']}"
-        case "union_tag_not_found":
-            return f"{place}.kind must be set: it says what the other settings mean"
-        case "missing":
-            return f"{place} must be set"
-    said = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
-    return f"{place}: {said}" if isinstance(given, Mapping) else f"{place} = {given!r:.80}: {said}"

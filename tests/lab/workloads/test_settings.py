@@ -16,9 +16,9 @@ SYNTHETIC = {"kind": "synthetic", "num_requests": 5}
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({}, "workload.kind must be set"),
-        ({"kind": "azur", "path": "x"}, "workload.kind = 'azur': must be one of 'azure', 'mooncake', 'bailian'"),
-        ({"kind": "azure"}, "workload.path must be set"),
+        ({}, "workload.kind: must be set"),
+        ({"kind": "azur", "path": "x"}, "workload.kind = 'azur': must be one of azure, mooncake, bailian"),
+        ({"kind": "azure"}, "workload.path: must be set"),
         (
             {"kind": "azure", "p": "x", "zzz": 1, "qqq": 2},
             "workload: 'p', 'zzz', 'qqq' are no settings here; these are",
