@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from enginecore_lab.capacity import find_capacity
     from enginecore_lab.comparing import compare
-    from enginecore_lab.reading import load_experiment
+    from enginecore_lab.experiment_file import load_experiment
     from enginecore_lab.sweep import run_sweep
 
 _HOMES = {
     "compare": "enginecore_lab.comparing",
     "find_capacity": "enginecore_lab.capacity",
-    "load_experiment": "enginecore_lab.reading",
+    "load_experiment": "enginecore_lab.experiment_file",
     "run_sweep": "enginecore_lab.sweep",
 }
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from enginecore.errors import ConfigurationError
-from enginecore_lab.bench import Bench, Progress, Runner
+from enginecore_lab.arm_runs import ArmRunner, Progress, Runner
 from enginecore_lab.experiment import Experiment
 from enginecore_lab.metrics import METRICS
 from enginecore_lab.replay import replay
@@ -80,7 +80,7 @@ def find_capacity(
         raise ConfigurationError(f"the target must be a share above 0 and at most 1, got {target}")
     if not FINEST <= tolerance <= 1:
         raise ConfigurationError(f"the tolerance must be from {FINEST:g} to 1, got {tolerance}")
-    bench = Bench(experiment, runner)
+    bench = ArmRunner(experiment, runner)
     rate = bench.mean_rate()
     found: list[Capacity] = []
     done = 0
@@ -152,7 +152,7 @@ def _bracket(is_good: Callable[[float], bool], target: float) -> tuple[float, fl
     )
 
 
-def _attainment(experiment: Experiment, bench: Bench, arm: int, factor: float) -> float:
+def _attainment(experiment: Experiment, bench: ArmRunner, arm: int, factor: float) -> float:
     """Averaged over replicates."""
     compute, slo, window = METRICS["slo_attainment"].compute, experiment.slo.terms(), experiment.window.window()
     runs = (bench.run(arm, replicate, factor) for replicate in range(experiment.replicates))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from enginecore.errors import ConfigurationError
-from enginecore_lab.bench import Bench, Progress, Runner
+from enginecore_lab.arm_runs import ArmRunner, Progress, Runner
 from enginecore_lab.experiment import FEWEST_REPLICATES, Experiment
 from enginecore_lab.judging import Margin, Rules, judge_arms, noise_floors
 from enginecore_lab.measurement import Measurement
@@ -67,7 +67,7 @@ class _Trial:
         self._runner = runner
         self._progress = progress
         self._jobs = jobs if experiment.clock == "virtual" else 1
-        self._bench = Bench(experiment, runner)
+        self._bench = ArmRunner(experiment, runner)
         self._bench.workload(experiment.replicates - 1)  # now: a trace may be too short for so many
         self._is_virtual = experiment.clock == "virtual"
         self._total = (experiment.replicates + self._is_virtual) * len(experiment.arms)
@@ -173,7 +173,7 @@ class _Trial:
 
 def _measure_all(experiment: Experiment, runner: Runner, replicate: int) -> list[Measurement]:
     """All arms on one replicate, in a process of a pool."""
-    bench = Bench(experiment, runner)
+    bench = ArmRunner(experiment, runner)
     return [bench.measure(arm, replicate) for arm in range(len(experiment.arms))]
 
 

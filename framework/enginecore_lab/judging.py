@@ -13,7 +13,7 @@ from enginecore_lab.measurement import Measurement
 from enginecore_lab.statistics import (
     LEVEL,
     Across,
-    Refused,
+    VerdictRefused,
     difference,
     fewest_pairs,
     finite_pairs,
@@ -161,7 +161,7 @@ def judge_metric(metric: MetricFacts, baseline: Arm, candidate: Arm, margin: Mar
         if len(baseline) == 1:
             return _with_verdict_of_one(found, baseline[0], candidate[0], rules)
         return _with_verdict(found, margin, rules)
-    except Refused as refusal:
+    except VerdictRefused as refusal:
         return msgspec.structs.replace(found, reason=str(refusal))
 
 
@@ -203,8 +203,8 @@ def _with_verdict_of_one(
     try:
         windows = finite_pairs(before.windows.get(found.metric, []), after.windows.get(found.metric, []))
         half = half_width(windows[1] - windows[0], rules.level)
-    except Refused:
-        raise Refused(
+    except VerdictRefused:
+        raise VerdictRefused(
             "on this workload the difference is exact, but nothing says how far it carries over to others: this is of "
             "the whole run, or windows of it have too few requests"
         ) from None
@@ -235,14 +235,14 @@ def _refuse_what_has_no_value(metric: str, baseline: Arm, candidate: Arm) -> Non
         for replicate, measured in enumerate(arm):
             if metric not in measured.values:
                 why = measured.refused.get(metric, "it was not measured")
-                raise Refused(f"the {name} has no value in replicate {replicate}: {why}")
+                raise VerdictRefused(f"the {name} has no value in replicate {replicate}: {why}")
 
 
 def _refuse_what_failed(metric: str, baseline: Arm, candidate: Arm) -> None:
     for name, arm in (("baseline", baseline), ("candidate", candidate)):
         for replicate, measured in enumerate(arm):
             if measured.num_failed and np.isinf(measured.values[metric]):
-                raise Refused(
+                raise VerdictRefused(
                     f"{measured.num_failed:,} of {measured.num_requests:,} requests of the {name} failed or did not "
                     f"end in replicate {replicate}: they count as infinitely late, so this is infinite; the first is "
                     f"{measured.first_failure}"
@@ -255,7 +255,7 @@ def _refuse_what_grew(metric: MetricFacts, baseline: Arm, candidate: Arm) -> Non
     for name, arm in (("baseline", baseline), ("candidate", candidate)):
         saturated = sum(measured.saturated for measured in arm)
         if saturated > MOST_SATURATED * len(arm):
-            raise Refused(
+            raise VerdictRefused(
                 f"the {name}'s queue only grew in {saturated} of {len(arm)} replicates, so this grows or falls with "
                 "the length of the run: lower the rate"
             )

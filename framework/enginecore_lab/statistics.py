@@ -30,7 +30,7 @@ Statistic = Callable[..., Floats]
 """Of candidate and baseline along an axis, for many resamples at once."""
 
 
-class Refused(Exception):
+class VerdictRefused(Exception):
     """These values bear no verdict; says why."""
 
 
@@ -64,16 +64,20 @@ def finite_pairs(baseline: ArrayLike, candidate: ArrayLike) -> tuple[Floats, Flo
     """Both arms' values as arrays.
 
     Raises:
-        Refused: they are no pairs, there is none, or one is not a number; names it.
+        VerdictRefused: they are no pairs, there is none, or one is not a number; names it.
     """
     arms = {name: np.asarray(values, float) for name, values in (("baseline", baseline), ("candidate", candidate))}
     shapes = [values.shape for values in arms.values()]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1 or not shapes[0][0]:
-        raise Refused(f"the values must be pairs, one for each replicate; their shapes are {shapes[0]} and {shapes[1]}")
+        raise VerdictRefused(
+            f"the values must be pairs, one for each replicate; their shapes are {shapes[0]} and {shapes[1]}"
+        )
     for name, values in arms.items():
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
-            raise Refused(f"the {name}'s value in replicate {wrong[0]} is {values[wrong[0]]}, not a finite number")
+            raise VerdictRefused(
+                f"the {name}'s value in replicate {wrong[0]} is {values[wrong[0]]}, not a finite number"
+            )
     return arms["baseline"], arms["candidate"]
 
 
@@ -88,7 +92,7 @@ def difference(
     """Candidate - baseline. Of the mean: the paired t interval. Of the median: see `_bootstrap`.
 
     Raises:
-        Refused: one pair alone has no spread.
+        VerdictRefused: one pair alone has no spread.
     """
     differences = candidate - baseline
     if across == "median" and baseline.size >= FEWEST_TO_RESAMPLE and np.ptp(differences):
@@ -104,7 +108,7 @@ def relative_change(
     baseline's mean is a random number too. The median is that of the pairs' ratios: see `_bootstrap`.
 
     Raises:
-        Refused: one pair alone has no spread.
+        VerdictRefused: one pair alone has no spread.
     """
     if across == "median" and baseline.size >= FEWEST_TO_RESAMPLE and np.ptp(candidate / baseline):
         return _bootstrap(_median_change, baseline, candidate, level, seed)
@@ -119,10 +123,10 @@ def half_width(values: Floats, level: float = LEVEL) -> float:
     """Half the width of the t interval of a mean. Values that are all the same have none.
 
     Raises:
-        Refused: there are fewer than two values.
+        VerdictRefused: there are fewer than two values.
     """
     if values.size < 2:
-        raise Refused("a single difference has no spread: run more replicates")
+        raise VerdictRefused("a single difference has no spread: run more replicates")
     if not np.ptp(values):
         return 0.0
     quantile = require("scipy.stats").t.ppf((1 + level) / 2, values.size - 1)

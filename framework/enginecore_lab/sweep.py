@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 
 from enginecore.errors import ConfigurationError
-from enginecore_lab.bench import Bench, Progress, Runner
+from enginecore_lab.arm_runs import ArmRunner, Progress, Runner
 from enginecore_lab.experiment import Experiment
 from enginecore_lab.pool import PoolKind, run_tasks
 from enginecore_lab.replay import replay
@@ -69,7 +69,7 @@ def run_sweep(
 
 
 def _run_cell(experiment: Experiment, runner: Runner, arm: int, factor: float) -> Cell:
-    bench = Bench(experiment, runner)
+    bench = ArmRunner(experiment, runner)
     replicates = range(experiment.replicates)
     measured = [bench.measure(arm, replicate, factor) for replicate in replicates]
     metrics = dict.fromkeys(metric for each in measured for metric in each.values)

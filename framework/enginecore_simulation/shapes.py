@@ -85,7 +85,7 @@ class ModelShape:
         Raises:
             ConfigurationError: a field is missing or not a positive number; names it and `origin`.
         """
-        read = _Config(config.get("text_config", config), origin)
+        read = _ConfigReader(config.get("text_config", config), origin)
         heads, hidden = read.count("num_attention_heads"), read.count("hidden_size")
         experts = read.count("num_local_experts", "num_experts", "n_routed_experts", default=1)
         mlp = ("moe_intermediate_size", "intermediate_size") if experts > 1 else ("intermediate_size",)
@@ -108,7 +108,7 @@ class ModelShape:
         )
 
 
-class _Config:
+class _ConfigReader:
     """Reads numbers, each with an error that says where it was missed."""
 
     def __init__(self, values: Mapping[str, Any], origin: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from enginecore.settings.sources import nested, overlay
 from enginecore_lab.experiment import Experiment
-from enginecore_lab.reading import load_experiment
+from enginecore_lab.experiment_file import load_experiment
 from tests.lab.making import on_oracle
 
 ORACLE = on_oracle(step_time=1.0)

@@ -9,7 +9,7 @@ from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadErr
 from enginecore.messages import FinishReason
 from enginecore.settings import Loaded
 from enginecore_lab import compare
-from enginecore_lab.reading import load_experiment
+from enginecore_lab.experiment_file import load_experiment
 from enginecore_lab.replay import replay
 from enginecore_lab.run import Run
 from enginecore_lab.workload import Workload

@@ -7,7 +7,7 @@ import pytest
 
 from enginecore_lab.comparison import Interval
 from enginecore_lab.statistics import (
-    Refused,
+    VerdictRefused,
     difference,
     fewest_pairs,
     finite_pairs,
@@ -211,17 +211,19 @@ def test_equal_differences_have_no_width():
 
 @pytest.mark.parametrize("change", [difference, relative_change])
 def test_single_difference_is_refused(change):
-    with pytest.raises(Refused, match="a single difference has no spread"):
+    with pytest.raises(VerdictRefused, match="a single difference has no spread"):
         change(*pairs([1.0]))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_no_number_is_refused_by_name(value):
-    with pytest.raises(Refused, match=r"the candidate's value in replicate 1 is (nan|inf|-inf), not a finite number"):
+    with pytest.raises(
+        VerdictRefused, match=r"the candidate's value in replicate 1 is (nan|inf|-inf), not a finite number"
+    ):
         finite_pairs([1.0, 2.0], [1.0, value])
 
 
 @pytest.mark.parametrize(("baseline", "candidate"), [([1.0], [1.0, 2.0]), ([], []), ([[1.0]], [[1.0]])])
 def test_what_is_not_paired_is_refused(baseline, candidate):
-    with pytest.raises(Refused, match="must be pairs"):
+    with pytest.raises(VerdictRefused, match="must be pairs"):
         finite_pairs(baseline, candidate)

@@ -12,7 +12,7 @@ from enginecore_lab.commands.experiments import ExperimentFile, ExperimentOverri
 from enginecore_lab.commands.folders import make_writable
 from enginecore_lab.commands.progress import progress_bar
 from enginecore_lab.comparing import compare
-from enginecore_lab.reading import load_experiment, parse_overrides
+from enginecore_lab.experiment_file import load_experiment, parse_overrides
 from enginecore_lab.report import print_comparison, write_html
 from enginecore_lab.result import to_json
 

@@ -11,7 +11,7 @@ from enginecore.cli.options import AsJson
 from enginecore_lab.capacity import Capacity, find_capacity
 from enginecore_lab.commands.experiments import ExperimentFile, ExperimentOverrides
 from enginecore_lab.commands.progress import progress_bar
-from enginecore_lab.reading import load_experiment, parse_overrides
+from enginecore_lab.experiment_file import load_experiment, parse_overrides
 from enginecore_lab.result import to_json
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from enginecore.cli.options import AsJson, ConfigFile, Overrides
 from enginecore_lab.commands.progress import progress_bar
-from enginecore_lab.commands.replay_source import Asked, Options, what_to_run
+from enginecore_lab.commands.replay_source import ReplayOptions, ReplayPlan, plan_replay
 from enginecore_lab.commands.replay_tables import print_run
 from enginecore_lab.measurement import compute_metrics
 from enginecore_lab.metrics import METRICS, Alone, is_saturated
@@ -66,7 +66,7 @@ def replay(
     Either one arm of an EXPERIMENT, with --workload and --set on top of what it says; or --workload on the engine that
     --config and --set ask for.
     """
-    options = Options(
+    options = ReplayOptions(
         workload=workload or (),
         overrides=overrides or (),
         config=config,
@@ -78,7 +78,7 @@ def replay(
         skip_last=skip_last,
         reveal_lengths=reveal_lengths,
     )
-    asked = what_to_run(experiment, arm, options)
+    asked = plan_replay(experiment, arm, options)
     run = _run(asked)
     alone_time = _time_alone(asked) if alone else None
     values, refused = compute_metrics(run, METRICS.values(), asked.slo, asked.window, alone_time)
@@ -88,7 +88,7 @@ def replay(
         print_run(run, values, refused, Console())
 
 
-def _run(asked: Asked) -> Run:
+def _run(asked: ReplayPlan) -> Run:
     with progress_bar("Requests") as progress:
         return run_replay(
             asked.workload,
@@ -99,7 +99,7 @@ def _run(asked: Asked) -> Run:
         )
 
 
-def _time_alone(asked: Asked) -> Alone:
+def _time_alone(asked: ReplayPlan) -> Alone:
     with progress_bar("Alone") as progress:
         return time_alone(asked.workload, asked.settings, virtual=asked.virtual, on_progress=progress)
 

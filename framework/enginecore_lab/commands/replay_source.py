@@ -11,9 +11,9 @@ from enginecore.settings import Loaded, load_settings, parse_overrides
 from enginecore.settings.sources import Values, nested, overlay
 from enginecore_lab.arms import for_replicate, load_arms
 from enginecore_lab.experiment import ArmSettings, Experiment
+from enginecore_lab.experiment_file import load_experiment
+from enginecore_lab.experiment_file import parse_overrides as parse_values
 from enginecore_lab.metrics import Slo, Window
-from enginecore_lab.reading import load_experiment
-from enginecore_lab.reading import parse_overrides as parse_values
 from enginecore_lab.workload import Workload
 from enginecore_lab.workloads import workload_settings
 
@@ -21,7 +21,7 @@ TERMS = ("ttft", "tpot", "e2e")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ReplayOptions:
     """As they were given.
 
     Attributes:
@@ -50,7 +50,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReplayPlan:
     """All that there is to know before a run."""
 
     workload: Workload
@@ -61,7 +61,7 @@ class Asked:
     window: Window
 
 
-def what_to_run(experiment: Path | None, arm: str | None, options: Options) -> Asked:
+def plan_replay(experiment: Path | None, arm: str | None, options: ReplayOptions) -> ReplayPlan:
     """By what the options say.
 
     Raises:
@@ -78,14 +78,14 @@ def what_to_run(experiment: Path | None, arm: str | None, options: Options) -> A
     return asked
 
 
-def _of_options(options: Options) -> Asked:
+def _of_options(options: ReplayOptions) -> ReplayPlan:
     """A workload on an engine; the environment is read, as for any engine."""
     if not options.workload:
         raise ConfigurationError(
             "there is nothing to replay: name an experiment's file, or a workload, for example --workload kind=azure "
             "--workload path=trace.csv"
         )
-    return Asked(
+    return ReplayPlan(
         workload=workload_settings(_table(options.workload)).make(options.seed or 0, options.replicate),
         settings=load_settings(parse_overrides(options.overrides), config_file=options.config),
         virtual=options.virtual is not False,
@@ -95,7 +95,7 @@ def _of_options(options: Options) -> Asked:
     )
 
 
-def _of_experiment(file: Path, arm: str | None, options: Options) -> Asked:
+def _of_experiment(file: Path, arm: str | None, options: ReplayOptions) -> ReplayPlan:
     """One arm of an experiment, as the experiment would run it, but for what options say."""
     if options.config is not None:
         raise ConfigurationError(
@@ -109,7 +109,7 @@ def _of_experiment(file: Path, arm: str | None, options: Options) -> Asked:
     changed = chosen.model_copy(update={"settings": settings})
     loaded = load_arms(experiment.model_copy(update={"arms": (changed,)}))[0]
     seed = experiment.seed if options.seed is None else options.seed
-    return Asked(
+    return ReplayPlan(
         workload=experiment.workload.make(seed, options.replicate),
         settings=for_replicate(loaded, experiment, options.replicate),
         virtual=experiment.clock == "virtual" if options.virtual is None else options.virtual,
@@ -142,6 +142,6 @@ def _slo(texts: Sequence[str], before: Slo) -> Slo:
     return Slo(**terms)
 
 
-def _window(options: Options, before: Window) -> Window:
+def _window(options: ReplayOptions, before: Window) -> Window:
     first, last = options.skip_first, options.skip_last
     return Window(before.skip_first if first is None else first, before.skip_last if last is None else last)

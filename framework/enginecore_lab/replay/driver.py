@@ -6,8 +6,8 @@ from functools import partial
 from enginecore.clock import Clock, VirtualClock
 from enginecore.core import EngineCore
 from enginecore.errors import ConfigurationError, InvalidRequestError
-from enginecore_lab.replay.loops import Arrival, Loop
 from enginecore_lab.replay.recorder import Recorder
+from enginecore_lab.replay.sources import Arrival, RequestSource
 from enginecore_lab.workload import Workload, WorkloadRequest
 
 Send = Callable[[WorkloadRequest, float], None]
@@ -17,10 +17,10 @@ Send = Callable[[WorkloadRequest, float], None]
 class Driver:
     """One run. The same for both clocks: on a real one, what falls due during a step is sent right after it."""
 
-    def __init__(self, core: EngineCore, clock: Clock, workload: Workload, loop: Loop, send: Send) -> None:
+    def __init__(self, core: EngineCore, clock: Clock, workload: Workload, source: RequestSource, send: Send) -> None:
         self._core = core
         self._clock = clock
-        self._loop = loop
+        self._source = source
         self._send = send
         self._start = clock.now()
         self.recorder = Recorder(workload, self._start, self._ended)
@@ -36,7 +36,7 @@ class Driver:
         core, clock, recorder = self._core, self._clock, self.recorder
         end = None if until is None else self._start + until
         unchecked = isinstance(clock, VirtualClock)
-        for arrival in self._loop.first():
+        for arrival in self._source.first():
             self._expect(arrival)
         while end is None or clock.now() < end:
             clock.wait(deadline=clock.now())  # a step that never waits lets nobody in
@@ -75,5 +75,5 @@ class Driver:
             self.recorder.refused(request.request_id, str(error), self._clock.now())
 
     def _ended(self, request_id: str, ended: float) -> None:
-        for arrival in self._loop.following(request_id, ended):
+        for arrival in self._source.following(request_id, ended):
             self._expect(arrival)

@@ -9,8 +9,8 @@ from enginecore.assembly import build_engine_core
 from enginecore.clock import Clock, RealClock, VirtualClock
 from enginecore.settings import Loaded, load_settings
 from enginecore_lab.replay.driver import Driver
-from enginecore_lab.replay.loops import loop_of
 from enginecore_lab.replay.sending import Sender
+from enginecore_lab.replay.sources import request_source
 from enginecore_lab.replay.warm_up import warm_up
 from enginecore_lab.run import Run
 from enginecore_lab.workload import Workload
@@ -49,7 +49,7 @@ def replay(
         EngineCoreError: the engine cannot start, or failed; or the workload is not sound. Says why.
     """
     loaded = settings if isinstance(settings, Loaded) else load_settings(settings, environ={})
-    loop = loop_of(workload)
+    source = request_source(workload)
     watch = RealClock()
     began = watch.now()
     clock: Clock = VirtualClock() if virtual else RealClock()
@@ -58,7 +58,7 @@ def replay(
         sender = Sender(core, workload, reveal_lengths=reveal_lengths, beforehand=not virtual)
         if not virtual:
             warm_up(core, sender, workload)
-        driver = Driver(core, clock, workload, loop, sender)
+        driver = Driver(core, clock, workload, source, sender)
         with _rare_collections():
             driver.run(until=until, on_progress=on_progress or _ignore)
     finally:

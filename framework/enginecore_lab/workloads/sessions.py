@@ -27,7 +27,7 @@ class Turn(NamedTuple):
     think_time: float
 
 
-class Sessions(Table):
+class SessionSettings(Table):
     """Conversations of several turns, which arrive by themselves while their turns wait for one another.
 
     Attributes:
@@ -86,7 +86,7 @@ def conversation(
         block_size: Tokens per id.
         ids: Gives new ones.
         prefix: Blocks that it begins with, all full.
-        share_outputs: As in `Sessions`.
+        share_outputs: As in `SessionSettings`.
     """
     blocks = list(prefix)
     context = len(blocks) * block_size

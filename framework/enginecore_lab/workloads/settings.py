@@ -12,7 +12,7 @@ from enginecore_lab.workloads.settings_base import AnyWorkload
 from enginecore_lab.workloads.sharegpt import ShareGPTWorkload
 from enginecore_lab.workloads.streams import Streams
 from enginecore_lab.workloads.synthetic import SyntheticWorkload
-from enginecore_lab.workloads.traces import AzureTrace, BailianTrace, BurstGPTTrace, MooncakeTrace, OwnTrace
+from enginecore_lab.workloads.traces import AzureTrace, BailianTrace, BurstGPTTrace, JsonlTrace, MooncakeTrace
 from enginecore_lab.workloads.transform import merge
 
 
@@ -36,7 +36,7 @@ WorkloadSettings = Annotated[
     | MooncakeTrace
     | BailianTrace
     | BurstGPTTrace
-    | OwnTrace
+    | JsonlTrace
     | ShareGPTWorkload
     | SyntheticWorkload
     | MixedWorkload,

@@ -12,7 +12,7 @@ from enginecore_lab.workloads.tenants import Tenant, assign_tenants
 from enginecore_lab.workloads.transform import at_rate, in_closed_loop, scale_rate
 
 
-class ClosedLoop(Table):
+class ClosedLoopSettings(Table):
     """So many clients, each of which sends its next request when its last one has ended.
 
     Attributes:
@@ -37,7 +37,7 @@ class AnyWorkload(Table):
     rate_scale: float = Field(default=1.0, gt=0)
     rate: float | None = Field(default=None, gt=0)
     tenants: tuple[Tenant, ...] = ()
-    closed: ClosedLoop | None = None
+    closed: ClosedLoopSettings | None = None
 
     @model_validator(mode="after")
     def _check_rate(self) -> "AnyWorkload":

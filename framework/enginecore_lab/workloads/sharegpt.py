@@ -12,7 +12,7 @@ from enginecore.frontend.tokenizer import load_tokenizer
 from enginecore.settings import load_settings
 from enginecore_lab.workload import Workload, WorkloadRequest
 from enginecore_lab.workloads.arrivals import Arrivals, ConstantThinkTime, ThinkTime
-from enginecore_lab.workloads.loaders import Conversation, count_words, load_sharegpt
+from enginecore_lab.workloads.loaders import ConversationLengths, count_words, load_sharegpt
 from enginecore_lab.workloads.prefixes import ContentIds
 from enginecore_lab.workloads.sessions import Turn, conversation
 from enginecore_lab.workloads.settings_base import AnyWorkload
@@ -55,14 +55,14 @@ class ShareGPTWorkload(AnyWorkload):
         return self
 
     @cached_property
-    def conversations(self) -> list[Conversation]:
+    def conversations(self) -> list[ConversationLengths]:
         """Those of the file that fit, with their lengths.
 
         Raises:
             ConfigurationError: the file is not as published, or nothing is left.
         """
         loaded = load_sharegpt(self.path.expanduser(), self._counter())
-        kept = [Conversation(each.name, turns) for each in loaded if (turns := self._fitting(each))]
+        kept = [ConversationLengths(each.name, turns) for each in loaded if (turns := self._fitting(each))]
         if not kept:
             raise ConfigurationError(f"{self.path}: no conversation fits max_context = {self.max_context}")
         return kept
@@ -73,7 +73,7 @@ class ShareGPTWorkload(AnyWorkload):
         tokenizer = load_tokenizer(load_settings({"model": self.tokenizer}, environ={}))
         return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
 
-    def _fitting(self, whole: Conversation) -> tuple[tuple[int, int], ...]:
+    def _fitting(self, whole: ConversationLengths) -> tuple[tuple[int, int], ...]:
         context = 0
         for number, (asked, answered) in enumerate(whole.turns):
             context += asked + answered
@@ -94,7 +94,7 @@ class ShareGPTWorkload(AnyWorkload):
             )
         return Workload(name=self.path.stem, requests=requests, block_size=self.block_size, loop="partly open")
 
-    def _part(self, replicate: int) -> list[Conversation]:
+    def _part(self, replicate: int) -> list[ConversationLengths]:
         known, length = self.conversations, self.sessions_per_replicate or len(self.conversations)
         if (replicate + 1) * length > len(known):
             raise ConfigurationError(

@@ -10,13 +10,13 @@ from enginecore_lab.workload import Workload, WorkloadRequest
 from enginecore_lab.workloads.arrivals import Arrivals, AtOnce
 from enginecore_lab.workloads.lengths import ConstantLength, Length
 from enginecore_lab.workloads.prefixes import ContentIds, PrefixTree
-from enginecore_lab.workloads.sessions import Sessions, conversation
+from enginecore_lab.workloads.sessions import SessionSettings, conversation
 from enginecore_lab.workloads.settings_base import AnyWorkload
 from enginecore_lab.workloads.streams import Streams
-from enginecore_lab.workloads.traces import AzureTrace, BailianTrace, BurstGPTTrace, MooncakeTrace, OwnTrace
+from enginecore_lab.workloads.traces import AzureTrace, BailianTrace, BurstGPTTrace, JsonlTrace, MooncakeTrace
 
 TraceSettings = Annotated[
-    AzureTrace | MooncakeTrace | BailianTrace | BurstGPTTrace | OwnTrace, Field(discriminator="kind")
+    AzureTrace | MooncakeTrace | BailianTrace | BurstGPTTrace | JsonlTrace, Field(discriminator="kind")
 ]
 
 
@@ -41,7 +41,7 @@ class SyntheticWorkload(AnyWorkload):
     output: Length = ConstantLength(tokens=128)
     lengths_from: TraceSettings | None = None
     prefix: PrefixTree | None = None
-    sessions: Sessions | None = None
+    sessions: SessionSettings | None = None
     block_size: int = Field(default=16, ge=1)
 
     @model_validator(mode="after")
@@ -90,7 +90,7 @@ class _Draw:
             )
         ]
 
-    def session_requests(self, sessions: Sessions) -> list[WorkloadRequest]:
+    def session_requests(self, sessions: SessionSettings) -> list[WorkloadRequest]:
         settings, rng = self._settings, self._generator("sessions")
         # a turn that no longer fits takes its lengths with it, at most one for each that does
         prompts, outputs = (iter(lengths) for lengths in self._lengths(2 * self._count))

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from enginecore.errors import ConfigurationError
 from enginecore_lab.workload import Workload
-from enginecore_lab.workloads.loaders import load_azure, load_bailian, load_burstgpt, load_mooncake, load_own
+from enginecore_lab.workloads.loaders import load_azure, load_bailian, load_burstgpt, load_jsonl, load_mooncake
 from enginecore_lab.workloads.settings_base import AnyWorkload
 from enginecore_lab.workloads.streams import Streams
 from enginecore_lab.workloads.transform import between_indexes, between_times
@@ -116,10 +116,10 @@ class BurstGPTTrace(AnyTrace):
         return load_burstgpt(path, drop_empty=self.drop_empty, models=self.models, log_types=self.log_types)
 
 
-class OwnTrace(AnyTrace):
+class JsonlTrace(AnyTrace):
     """A workload in the project's own format."""
 
     kind: Literal["jsonl"]
 
     def _load(self, path: Path) -> Workload:
-        return load_own(path, drop_empty=self.drop_empty)
+        return load_jsonl(path, drop_empty=self.drop_empty)

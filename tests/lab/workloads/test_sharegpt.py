@@ -9,7 +9,7 @@ import pytest
 
 from enginecore.errors import ConfigurationError
 from enginecore_lab.workloads import workload_settings
-from enginecore_lab.workloads.loaders import Conversation, count_words, load_sharegpt
+from enginecore_lab.workloads.loaders import ConversationLengths, count_words, load_sharegpt
 from tests.lab.workloads.making import ids
 
 WORDS = count_words(1.0)
@@ -47,9 +47,9 @@ def test_turns_are_what_was_asked_and_answered(write, tmp_path):
     write(FILE)
     path = tmp_path / "share.json"
     found = [
-        Conversation("one", ((3, 2), (1, 4))),
-        Conversation("odd", ((3, 3),)),
-        Conversation("two", ((1, 1),)),
+        ConversationLengths("one", ((3, 2), (1, 4))),
+        ConversationLengths("odd", ((3, 3),)),
+        ConversationLengths("two", ((1, 1),)),
     ]
     assert load_sharegpt(path, WORDS) == found
     path.write_bytes(BOM_UTF8 + path.read_bytes())

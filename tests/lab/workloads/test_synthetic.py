@@ -6,7 +6,7 @@ import pytest
 
 from enginecore.errors import ConfigurationError
 from enginecore_lab.workloads import workload_hash, workload_settings
-from enginecore_lab.workloads.loaders import save_own
+from enginecore_lab.workloads.loaders import save_jsonl
 from tests.lab.workloads.making import POISSON, asked, synthetic, workload
 
 
@@ -112,7 +112,7 @@ def test_sessions_end_before_they_outgrow_the_context():
 
 
 def test_a_requests_own_terms_stay_where_its_tenant_says_none(tmp_path):
-    save_own(workload(asked("r", priority=3, ttft_slo=0.5, tpot_slo=0.1)), tmp_path / "own.jsonl")
+    save_jsonl(workload(asked("r", priority=3, ttft_slo=0.5, tpot_slo=0.1)), tmp_path / "own.jsonl")
     tenants = [{"name": "t", "ttft_slo": 2.0}]
     table = {"kind": "jsonl", "path": str(tmp_path / "own.jsonl"), "tenants": tenants}
     (made,) = workload_settings(table).make(0, 0).requests

@@ -32,9 +32,9 @@ BAILIAN = """{"chat_id": 7, "parent_chat_id": -1, "timestamp": 61.114, "input_le
 {"chat_id": 13, "parent_chat_id": 5, "timestamp": 71.614, "input_length": 16, "output_length": 2, "type": "image", "turn": 4, "hash_ids": [3]}
 """  # noqa: E501
 BURSTGPT = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
-5,ChatGPT,472,18,490,Conversation log
+5,ChatGPT,472,18,490,ConversationLengths log
 45,GPT-4,1087,230,1317,API log
-118,GPT-4,417,0,417,Conversation log
+118,GPT-4,417,0,417,ConversationLengths log
 """
 
 Load = Callable[[Path], Workload]
@@ -99,7 +99,7 @@ def test_burstgpt(file):
         load_burstgpt(path)
     assert load_burstgpt(path, drop_empty=True).requests == [asked("0", 0.0, 472, 18), asked("1", 40.0, 1087, 230)]
     assert load_burstgpt(path, drop_empty=True, models=["GPT-4"]).requests == [asked("1", 0.0, 1087, 230)]
-    assert ids(load_burstgpt(path, drop_empty=True, log_types=["Conversation log"])) == ["0"]
+    assert ids(load_burstgpt(path, drop_empty=True, log_types=["ConversationLengths log"])) == ["0"]
 
 
 def test_columns_more_and_marks_of_windows_do_no_harm(file):

@@ -3,18 +3,18 @@
 from enginecore_lab.workloads.loaders.azure import load_azure
 from enginecore_lab.workloads.loaders.bailian import load_bailian
 from enginecore_lab.workloads.loaders.burstgpt import load_burstgpt
+from enginecore_lab.workloads.loaders.jsonl import load_jsonl, save_jsonl
 from enginecore_lab.workloads.loaders.mooncake import load_mooncake
-from enginecore_lab.workloads.loaders.own import load_own, save_own
-from enginecore_lab.workloads.loaders.sharegpt import Conversation, count_words, load_sharegpt
+from enginecore_lab.workloads.loaders.sharegpt import ConversationLengths, count_words, load_sharegpt
 
 __all__ = [
-    "Conversation",
+    "ConversationLengths",
     "count_words",
     "load_azure",
     "load_bailian",
     "load_burstgpt",
+    "load_jsonl",
     "load_mooncake",
-    "load_own",
     "load_sharegpt",
-    "save_own",
+    "save_jsonl",
 ]

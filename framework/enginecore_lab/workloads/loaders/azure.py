@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from enginecore_lab.workload import Workload, WorkloadRequest
-from enginecore_lab.workloads.loaders.rows import Row, csv_rows, least_tokens, trace
+from enginecore_lab.workloads.loaders.rows import TraceRow, csv_rows, least_tokens, trace
 
 
 def load_azure(path: Path, *, drop_empty: bool = False) -> Workload:
@@ -39,7 +39,7 @@ def _requests(path: Path, least: int) -> Iterator[WorkloadRequest]:
         )
 
 
-def _time(row: Row) -> datetime:
+def _time(row: TraceRow) -> datetime:
     """2023 has no time zone and seven decimals, 2024 has `+00:00` and six: all of it is UTC."""
     text = row.text("TIMESTAMP")
     try:

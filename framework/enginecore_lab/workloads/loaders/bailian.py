@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from enginecore_lab.workload import Workload, WorkloadRequest
-from enginecore_lab.workloads.loaders.rows import Row, checked_hash_ids, json_rows, least_tokens, trace
+from enginecore_lab.workloads.loaders.rows import TraceRow, checked_hash_ids, json_rows, least_tokens, trace
 
 BLOCK_SIZE = 16
 
@@ -45,7 +45,7 @@ def _requests(path: Path, least: int) -> Iterator[WorkloadRequest]:
         )
 
 
-def _chat(row: Row, session_of: dict[int, int]) -> int:
+def _chat(row: TraceRow, session_of: dict[int, int]) -> int:
     """Its id. A conversation is named by the first of its turns; one whose parent is not in the file begins anew."""
     chat, parent = row.integer("chat_id", 0), row.integer("parent_chat_id", -1, default=-1)
     if chat in session_of:

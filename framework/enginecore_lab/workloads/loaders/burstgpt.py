@@ -23,7 +23,7 @@ def load_burstgpt(
         drop_empty: Leave out rows without prompt or output instead of refusing them: those that failed have no
             response tokens in the files that are not called `without_fails`.
         models: Only rows of these ("ChatGPT", "GPT-4"); empty: of all.
-        log_types: Only rows of these ("Conversation log", "API log"); empty: of all.
+        log_types: Only rows of these ("ConversationLengths log", "API log"); empty: of all.
 
     Raises:
         ConfigurationError: a row is not as published; says which, and what is wrong with it.

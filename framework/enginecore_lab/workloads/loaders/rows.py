@@ -13,7 +13,7 @@ from enginecore.errors import ConfigurationError
 from enginecore_lab.workload import Workload, WorkloadRequest
 
 
-class Row:
+class TraceRow:
     """One row, by field.
 
     Args:
@@ -103,7 +103,7 @@ class Row:
         return default
 
 
-def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[TraceRow]:
     """The rows of a CSV file that has at least these columns.
 
     Raises:
@@ -115,13 +115,13 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
         if missing := [column for column in columns if column not in names]:
             raise ConfigurationError(f"{path}, line 1: column {missing[0]!r} is missing; there are {list(names)}")
         for fields in reader:
-            row = Row(path, reader.line_num, fields)
+            row = TraceRow(path, reader.line_num, fields)
             if None in fields or None in fields.values():
                 row.refuse("the row", [v for v in fields.values() if v is not None], f"{len(names)} fields")
             yield row
 
 
-def json_rows(path: Path) -> Iterator[Row]:
+def json_rows(path: Path) -> Iterator[TraceRow]:
     """The lines of a JSONL file. Empty ones are passed over.
 
     Raises:
@@ -139,8 +139,8 @@ def json_rows(path: Path) -> Iterator[Row]:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise ConfigurationError(f"{path}, line {number}: no JSON ({error}): {line!r:.80}") from error
             if not isinstance(fields, dict):
-                Row(path, number, {}).refuse("the line", fields, "a JSON object")
-            yield Row(path, number, fields)
+                TraceRow(path, number, {}).refuse("the line", fields, "a JSON object")
+            yield TraceRow(path, number, fields)
 
 
 class _reading:
@@ -181,7 +181,7 @@ def _arrival(request: WorkloadRequest) -> float:
     return request.arrival
 
 
-def checked_hash_ids(row: Row, num_tokens: int, block_size: int) -> tuple[int, ...]:
+def checked_hash_ids(row: TraceRow, num_tokens: int, block_size: int) -> tuple[int, ...]:
     """Its hash ids; they name no more blocks than the tokens that they may tell of.
 
     Raises:

@@ -18,7 +18,7 @@ _ASKING = ("human", "user", "system")
 _ANSWERING = ("gpt", "chatgpt", "bing", "bard", "assistant")
 
 
-class Conversation(NamedTuple):
+class ConversationLengths(NamedTuple):
     """One conversation's lengths.
 
     Attributes:
@@ -35,7 +35,9 @@ def count_words(tokens_per_word: float = 1.3) -> Callable[[str], int]:
     return lambda text: math.ceil(len(text.split()) * tokens_per_word)
 
 
-def load_sharegpt(path: Path, count_tokens: Callable[[str], int], *, limit: int | None = None) -> list[Conversation]:
+def load_sharegpt(
+    path: Path, count_tokens: Callable[[str], int], *, limit: int | None = None
+) -> list[ConversationLengths]:
     """The conversations of a file as published, in its order.
 
     What is asked, together with what stands before it, is answered by what follows. A conversation in which nothing is
@@ -49,12 +51,12 @@ def load_sharegpt(path: Path, count_tokens: Callable[[str], int], *, limit: int 
     Raises:
         ConfigurationError: an entry is not as published; says which, and what is wrong with it.
     """
-    found: list[Conversation] = []
+    found: list[ConversationLengths] = []
     for number, entry in enumerate(_entries(path)):
         if limit is not None and len(found) >= limit:
             break
         if turns := tuple(_turns(path, number, entry, count_tokens)):
-            found.append(Conversation(str(entry.get("id", number)), turns))
+            found.append(ConversationLengths(str(entry.get("id", number)), turns))
     if not found:
         raise ConfigurationError(f"{path} holds no conversations in which something is asked and answered")
     return found

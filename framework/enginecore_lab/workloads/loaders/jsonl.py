@@ -16,7 +16,7 @@ import msgspec
 from enginecore.errors import ConfigurationError
 from enginecore.registry.spelling import closest
 from enginecore_lab.workload import Loop, Workload, WorkloadRequest
-from enginecore_lab.workloads.loaders.rows import Row, checked_hash_ids, json_rows, least_tokens
+from enginecore_lab.workloads.loaders.rows import TraceRow, checked_hash_ids, json_rows, least_tokens
 
 _HEADER = ("workload", "loop", "concurrency", "think_time_s", "block_size")
 _FIELDS = (
@@ -25,8 +25,8 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def save_own(workload: Workload, path: Path) -> None:
-    """Write a workload so that `load_own` gives the same one."""
+def save_jsonl(workload: Workload, path: Path) -> None:
+    """Write a workload so that `load_jsonl` gives the same one."""
     encoder = msgspec.json.Encoder()
     header: dict[str, Any] = {"workload": workload.name, "loop": workload.loop, "block_size": workload.block_size}
     if workload.loop == "closed":
@@ -54,8 +54,8 @@ def _written(request: WorkloadRequest, block_size: int) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def load_own(path: Path, *, drop_empty: bool = False) -> Workload:
-    """A workload that `save_own` or somebody else wrote. Requests are put in order of arrival, turns behind others.
+def load_jsonl(path: Path, *, drop_empty: bool = False) -> Workload:
+    """A workload that `save_jsonl` or somebody else wrote. Requests are put in order of arrival, turns behind others.
 
     Args:
         path: The file.
@@ -68,9 +68,9 @@ def load_own(path: Path, *, drop_empty: bool = False) -> Workload:
     first = next(rows, None)
     if first is None:
         raise ConfigurationError(f"{path} holds no requests")
-    header = first if "workload" in first.fields else Row(path, first.line, {})
+    header = first if "workload" in first.fields else TraceRow(path, first.line, {})
     _check_fields(header, _HEADER)
-    reader = _Reader(header.integer("block_size", 0, default=0), least_tokens(drop_empty))
+    reader = _RequestReader(header.integer("block_size", 0, default=0), least_tokens(drop_empty))
     requests = list(reader.read(rows if header is first else chain([first], rows)))
     if not requests:
         raise ConfigurationError(f"{path} holds no requests")
@@ -86,14 +86,14 @@ def load_own(path: Path, *, drop_empty: bool = False) -> Workload:
     )
 
 
-def _check_fields(row: Row, known: tuple[str, ...]) -> None:
+def _check_fields(row: TraceRow, known: tuple[str, ...]) -> None:
     for field in row.fields:
         if field not in known:
             hint = closest(field, known) or f"; these are known: {', '.join(known)}"
             raise ConfigurationError(f"{row.path}, line {row.line}: {field!r} is no field of it{hint}")
 
 
-def _loop(header: Row, requests: list[WorkloadRequest]) -> Loop:
+def _loop(header: TraceRow, requests: list[WorkloadRequest]) -> Loop:
     waits = any(each.after is not None for each in requests)
     loop = header.text("loop", default="partly open" if waits else "open")
     for known in get_args(Loop):
@@ -104,7 +104,7 @@ def _loop(header: Row, requests: list[WorkloadRequest]) -> Loop:
     header.refuse("loop", loop, expected)
 
 
-class _Reader:
+class _RequestReader:
     """Reads requests, in their final order.
 
     Attributes:
@@ -115,9 +115,9 @@ class _Reader:
         self.block_size = block_size
         self._least = least
 
-    def read(self, rows: Iterator[Row]) -> Iterator[WorkloadRequest]:
+    def read(self, rows: Iterator[TraceRow]) -> Iterator[WorkloadRequest]:
         """Those that come by themselves in order of arrival, each with those that wait for it behind it."""
-        known: dict[str, Row] = {}
+        known: dict[str, TraceRow] = {}
         roots: list[WorkloadRequest] = []
         followers: dict[str, list[WorkloadRequest]] = {}
         for row in rows:
@@ -138,7 +138,7 @@ class _Reader:
                 yield request
                 waiting += reversed(followers.get(request.request_id, []))
 
-    def _request(self, row: Row) -> WorkloadRequest:
+    def _request(self, row: TraceRow) -> WorkloadRequest:
         _check_fields(row, _FIELDS)
         num_prompt = row.integer("prompt_tokens", self._least)
         num_output = row.integer("output_tokens", self._least)
@@ -159,7 +159,7 @@ class _Reader:
             tpot_slo=row.number("slo_tpot", 0) if row.has("slo_tpot") else None,
         )
 
-    def _hash_ids(self, row: Row, num_tokens: int) -> tuple[int, ...]:
+    def _hash_ids(self, row: TraceRow, num_tokens: int) -> tuple[int, ...]:
         if not row.has("hash_ids"):
             return ()
         size = row.integer("block_size", 1, default=self.block_size or None)

@@ -27,7 +27,7 @@ class Runner(Protocol):
         ...
 
 
-class Bench:
+class ArmRunner:
     """One process's place for runs."""
 
     def __init__(self, experiment: Experiment, runner: Runner) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from enginecore.errors import ConfigurationError
 from enginecore_lab.workloads import workload_hash
-from enginecore_lab.workloads.loaders import load_own, save_own
+from enginecore_lab.workloads.loaders import load_jsonl, save_jsonl
 from tests.lab.workloads.making import POISSON, asked, ids, synthetic, workload
 
 
@@ -23,18 +23,18 @@ from tests.lab.workloads.making import POISSON, asked, ids, synthetic, workload
 )
 def test_what_is_written_is_read(tmp_path, made):
     path = tmp_path / "workload.jsonl"
-    save_own(made, path)
-    read = load_own(path)
+    save_jsonl(made, path)
+    read = load_jsonl(path)
     assert read == made
     path.write_bytes(BOM_UTF8 + path.read_bytes().replace(b"\n", b"\r\n"))  # as some editors save it
-    assert load_own(path) == made
+    assert load_jsonl(path) == made
     assert workload_hash(read) == workload_hash(made)
 
 
 def load(tmp_path, *lines):
     path = tmp_path / "own.jsonl"
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    return load_own(path)
+    return load_jsonl(path)
 
 
 def line(name: Any, when: Any = 0, **fields: Any) -> dict[str, Any]:
@@ -66,9 +66,9 @@ def test_what_is_empty_is_left_out_with_all_that_waits_for_it(tmp_path):
     path = tmp_path / "own.jsonl"
     lines = [line("a", output_tokens=0), turn("a1", "a"), line("b")]
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    assert ids(load_own(path, drop_empty=True)) == ["b"]
+    assert ids(load_jsonl(path, drop_empty=True)) == ["b"]
     with pytest.raises(ConfigurationError, match="line 1: output_tokens must be a whole number of at least 1, got 0"):
-        load_own(path)
+        load_jsonl(path)
 
 
 @pytest.mark.parametrize(

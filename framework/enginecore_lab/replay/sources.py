@@ -17,7 +17,7 @@ class Arrival(NamedTuple):
     request: WorkloadRequest
 
 
-class Loop(Protocol):
+class RequestSource(Protocol):
     """Says who comes, and when."""
 
     def first(self) -> Iterable[Arrival]:
@@ -29,7 +29,7 @@ class Loop(Protocol):
         ...
 
 
-class Sessions:
+class OpenLoopSource:
     """Open and partly open: what follows nobody comes at its time, a turn `delay` seconds after the one before."""
 
     def __init__(self, workload: Workload) -> None:
@@ -58,7 +58,7 @@ class Sessions:
         return [Arrival(ended + request.delay, request) for request in self._followers.get(request_id, ())]
 
 
-class Clients:
+class ClosedLoopSource:
     """Closed: each client sends the next request of the workload when its last one has ended and it has thought."""
 
     def __init__(self, workload: Workload) -> None:
@@ -83,7 +83,7 @@ class Clients:
         return [Arrival(ended + self._think_time, request) for request in islice(self._left, 1)]
 
 
-def loop_of(workload: Workload) -> Loop:
+def request_source(workload: Workload) -> RequestSource:
     """The loop that a workload asks for.
 
     Raises:
@@ -97,7 +97,7 @@ def loop_of(workload: Workload) -> Loop:
         if request.request_id in seen:
             raise ConfigurationError(f"workload {workload.name!r} has two requests with the id {request.request_id!r}")
         seen.add(request.request_id)
-    return Clients(workload) if workload.loop == "closed" else Sessions(workload)
+    return ClosedLoopSource(workload) if workload.loop == "closed" else OpenLoopSource(workload)
 
 
 def _check_numbers(workload: Workload) -> None:
