@@ -14,7 +14,8 @@ from enginecore.interfaces import Executor, KVCacheConfig
 from enginecore.messages import NewRequestData, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore.sampling import SamplingParams
-from enginecore_torch import SingleExecutorSettings, make_single
+from enginecore_torch import make_single
+from enginecore_torch.settings import SingleExecutorSettings
 
 BLOCK_SIZE, LONGEST = 16, 1024
 BLOCKS = LONGEST // BLOCK_SIZE

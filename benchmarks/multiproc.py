@@ -30,8 +30,9 @@ from enginecore.interfaces import Executor, KVCacheConfig
 from enginecore.messages import NewRequestData, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.checkpoint import write_safetensors
-from enginecore_torch import MultiprocExecutorSettings, SingleExecutorSettings, make_multiproc, make_single
-from enginecore_torch.multiproc import MultiprocExecutor
+from enginecore_torch import make_multiproc, make_single
+from enginecore_torch.multiproc.executor import MultiprocExecutor
+from enginecore_torch.settings import MultiprocExecutorSettings, SingleExecutorSettings
 
 BLOCK_SIZE, LONGEST, STEPS = 16, 1024, 200
 LAYOUTS = ((1, 1), (2, 1), (1, 2))

@@ -8,8 +8,8 @@ from typing import Any
 
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
 from enginecore.processes import Parent
-from enginecore_torch.control import Ready
-from enginecore_torch.worker import run
+from enginecore_torch.multiproc.control import Ready
+from enginecore_torch.multiproc.worker import run
 
 SECONDS = 0.010
 

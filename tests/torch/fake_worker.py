@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
-from enginecore_torch.control import Ready
-from enginecore_torch.worker import run
+from enginecore_torch.multiproc.control import Ready
+from enginecore_torch.multiproc.worker import run
 
 FAULTS = "FAKE_WORKER_FAULTS"
 DEVICE = "FAKE_WORKER_DEVICE"
@@ -106,8 +106,8 @@ def main(payload: Mapping[str, Any], parent: Any) -> int:
 
 def real(payload: Mapping[str, Any], parent: Any) -> int:
     """The real worker, whose steps fail where the plan says so: rank by rank, while its peers wait for it."""
+    from enginecore_torch.rank import load_rank
     from enginecore_torch.runner import ModelRunner
-    from enginecore_torch.torch_rank import load_rank
 
     def load() -> Any:
         rank = load_rank(payload)
@@ -138,8 +138,8 @@ def meeting(payload: Mapping[str, Any], parent: Any) -> int:
     """
     from torch import distributed
 
-    from enginecore_torch.torch_communicator import RENDEZVOUS_FILE
-    from enginecore_torch.worker import main as work
+    from enginecore_torch.multiproc.worker import main as work
+    from enginecore_torch.parallel.distributed import RENDEZVOUS_FILE
 
     what = json.loads(os.environ.get(FAULTS, "{}")).get(str(payload["rank"]), "")
     join = distributed.init_process_group
@@ -163,7 +163,7 @@ def skewed(payload: Mapping[str, Any], parent: Any) -> int:
 
     import torch
 
-    from enginecore_torch.torch_rank import load_rank
+    from enginecore_torch.rank import load_rank
 
     rank = payload["rank"]
     monotonic, wall = time.monotonic, time.time

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from enginecore_torch import SingleExecutorSettings
 from enginecore_torch.loading import load_runner
-from enginecore_torch.parallel import Layout, shard_of
+from enginecore_torch.parallel.layout import Layout, shard_of
+from enginecore_torch.settings import SingleExecutorSettings
 from tests.torch.tiny import make_context
 
 PATIENCE = 60.0  # seconds for the slowest rank

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginecore_torch.attention import AttentionBatch, AttentionShape
+from enginecore_torch.attention.interface import AttentionBatch, AttentionShape
 from enginecore_torch.backends import make_backends
 
 CPU = torch.device("cpu")

@@ -21,9 +21,9 @@ from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import EngineCoreRequest, NewRequestData, SchedulerOutput
 from enginecore.plugin import Component
 from enginecore.settings import load_settings
-from enginecore_torch import MultiprocExecutorSettings
 from enginecore_torch.executor import SingleExecutor
-from enginecore_torch.multiproc import WORKER, MultiprocExecutor
+from enginecore_torch.multiproc.executor import WORKER, MultiprocExecutor
+from enginecore_torch.settings import MultiprocExecutorSettings
 from tests.torch import fake_worker
 from tests.torch.test_workers import PATIENCE, all_gone, until
 from tests.torch.tiny import GREEDY, make_context, make_hf_model

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from enginecore.errors import ConfigurationError
-from enginecore_torch.attention import AttentionShape
+from enginecore_torch.attention.interface import AttentionShape
 from enginecore_torch.backends import make_backends
-from enginecore_torch.native_build import load_kernels
+from enginecore_torch.native.build import load_kernels
 
 CPU = torch.device("cpu")
 SHAPE = AttentionShape(4, 2, 16, 16, torch.float32, CPU)

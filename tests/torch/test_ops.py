@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from enginecore_torch.native_build import load_kernels
-from enginecore_torch.native_ops import NativeOps
-from enginecore_torch.ops import TorchOps
+from enginecore_torch.native.build import load_kernels
+from enginecore_torch.ops.native import NativeOps
+from enginecore_torch.ops.reference import TorchOps
 
 SHAPES = [(1, 2), (1, 576), (3, 17), (5, 64), (70, 576)]
 DTYPES = [torch.float32, torch.bfloat16]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore_torch.parallel import Layout, shard_of, split
+from enginecore_torch.parallel.layout import Layout, shard_of, split
 from tests.torch.tiny import make_hf_model, make_source
 
 

@@ -278,8 +278,8 @@ def test_after_shutdown_every_call_says_so(executor):
 
 
 def test_a_step_before_the_kv_cache_exists_fails(model):
-    from enginecore_torch import SingleExecutorSettings
     from enginecore_torch.executor import SingleExecutor
+    from enginecore_torch.settings import SingleExecutorSettings
     from tests.torch.tiny import make_context
 
     executor = SingleExecutor(SingleExecutorSettings(), make_context(), make_source(model))

@@ -19,9 +19,9 @@ import pytest
 from enginecore.errors import EngineCoreError, EngineDeadError, RemoteError
 from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import SchedulerOutput
-from enginecore_torch import MultiprocExecutorSettings
-from enginecore_torch.multiproc import MultiprocExecutor
-from enginecore_torch.workers import WorkerGroup
+from enginecore_torch.multiproc.executor import MultiprocExecutor
+from enginecore_torch.multiproc.workers import WorkerGroup
+from enginecore_torch.settings import MultiprocExecutorSettings
 from tests.torch import fake_worker
 from tests.torch.tiny import make_context
 
@@ -134,8 +134,8 @@ def test_what_is_sampled_is_told_to_the_first_stage_before_its_next_step(start):
 
 START = f"""
 import sys, time
-from enginecore_torch import MultiprocExecutorSettings
-from enginecore_torch.multiproc import MultiprocExecutor
+from enginecore_torch.settings import MultiprocExecutorSettings
+from enginecore_torch.multiproc.executor import MultiprocExecutor
 from enginecore.clock import RealClock
 from enginecore.plugin import ExecutorContext
 context = ExecutorContext(model=sys.argv[1], dtype="float32", device="cpu", max_model_len=None, block_size=8,
@@ -193,8 +193,8 @@ def test_a_signal_during_the_start_leaves_nobody_behind(tiny_folder, faults, num
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
         "from enginecore import LLM\n"
         "from enginecore.plugin import Component\n"
-        "from enginecore_torch import MultiprocExecutorSettings\n"
-        "from enginecore_torch.multiproc import MultiprocExecutor\n"
+        "from enginecore_torch.settings import MultiprocExecutorSettings\n"
+        "from enginecore_torch.multiproc.executor import MultiprocExecutor\n"
         f"make = lambda settings, context: MultiprocExecutor(settings, context, worker='{FAKE}')\n"
         "component = Component(kind='executor', name='fake', factory=make, settings=MultiprocExecutorSettings)\n"
         "print('go', flush=True)\n"

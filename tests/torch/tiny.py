@@ -13,8 +13,8 @@ from enginecore.plugin import ExecutorContext
 from enginecore.sampling import SamplingParams
 from enginecore_models.checkpoint import everything
 from enginecore_models.config import ModelConfig
-from enginecore_torch import SingleExecutorSettings
 from enginecore_torch.executor import SingleExecutor
+from enginecore_torch.settings import SingleExecutorSettings
 
 VOCAB = 211
 GREEDY = SamplingParams(temperature=0, seed=0, max_tokens=100)

@@ -1,48 +1,11 @@
 """Executors that run real models with torch, on the CPU or CUDA: `single` in this process, `multiproc` in workers."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from enginecore.interfaces import Executor
-from enginecore.plugin import Component, ComponentSettings, ExecutorContext, hookimpl
-
-
-class SingleExecutorSettings(ComponentSettings):
-    """Options of the executor `single`.
-
-    Attributes:
-        attention: Attention backend. "native" is the C kernel (CPU; needs a C compiler), "torch" runs everywhere;
-            "auto" takes the fastest that works here.
-        ops: The small operations between matrix products; same choices.
-        num_threads: Threads on the CPU, for the whole process. None: one per physical core that nobody else keeps busy
-            at start-up, or what OMP_NUM_THREADS says.
-    """
-
-    attention: Literal["auto", "native", "torch"] = "auto"
-    ops: Literal["auto", "native", "torch"] = "auto"
-    num_threads: int | None = Field(default=None, ge=1)
-
-
-class MultiprocExecutorSettings(SingleExecutorSettings):
-    """Options of the executor `multiproc`, beside those of `single`, which hold for each rank.
-
-    Attributes:
-        tensor_parallel_size: Ranks that share every layer.
-        pipeline_parallel_size: Stages, each with layers of its own, that work on different steps at a time.
-        overlap: Whether a step is sent while the one before it runs. "auto" and "on": as many in flight as there are
-            pipeline stages, two with one stage; "off": one. With "auto", one too where everything runs on the CPU and
-            the workers leave none free for scheduling.
-        execute_timeout: Seconds after which a step has failed.
-        startup_timeout: Seconds after which loading has failed.
-    """
-
-    tensor_parallel_size: int = Field(default=1, ge=1)
-    pipeline_parallel_size: int = Field(default=1, ge=1)
-    overlap: Literal["auto", "on", "off"] = "auto"
-    execute_timeout: float = Field(default=300.0, gt=0)
-    startup_timeout: float = Field(default=600.0, gt=0)
+from enginecore.plugin import Component, ExecutorContext, hookimpl
+from enginecore_torch.settings import MultiprocExecutorSettings, SingleExecutorSettings
 
 
 def make_single(settings: SingleExecutorSettings, context: ExecutorContext) -> Executor:
@@ -54,7 +17,7 @@ def make_single(settings: SingleExecutorSettings, context: ExecutorContext) -> E
 
 def make_multiproc(settings: MultiprocExecutorSettings, context: ExecutorContext) -> Executor:
     """Start the workers, have them load the model, and return the executor."""
-    from enginecore_torch.multiproc import MultiprocExecutor
+    from enginecore_torch.multiproc.executor import MultiprocExecutor
 
     return MultiprocExecutor(settings, context)
 

@@ -5,12 +5,13 @@ import logging
 from typing import Literal
 
 from enginecore.errors import ConfigurationError
-from enginecore_torch.attention import AttentionBackend, AttentionShape
-from enginecore_torch.native_attention import NativeAttention
-from enginecore_torch.native_build import load_kernels
-from enginecore_torch.native_ops import NativeOps
-from enginecore_torch.ops import Ops, TorchOps
-from enginecore_torch.torch_attention import TorchAttention
+from enginecore_torch.attention.interface import AttentionBackend, AttentionShape
+from enginecore_torch.attention.native import NativeAttention
+from enginecore_torch.attention.sdpa import TorchAttention
+from enginecore_torch.native.build import load_kernels
+from enginecore_torch.ops.interface import Ops
+from enginecore_torch.ops.native import NativeOps
+from enginecore_torch.ops.reference import TorchOps
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSp
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import ModelSource, find_model
-from enginecore_torch import SingleExecutorSettings
 from enginecore_torch.device import free_memory, resolve_device, resolve_dtype
 from enginecore_torch.loading import largest_step, load_runner
 from enginecore_torch.runner import REMOTE_METHODS, ModelRunner
+from enginecore_torch.settings import SingleExecutorSettings
 from enginecore_torch.threads import choose_num_threads
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from enginecore.errors import InvalidRequestError, StepError
 from enginecore.messages import NewRequestData, RequestDelta
-from enginecore_torch.attention import AttentionBatch
+from enginecore_torch.attention.interface import AttentionBatch
 from enginecore_torch.sampler import SamplingBatch
 
 

@@ -5,15 +5,15 @@ import torch
 from enginecore.plugin import ExecutorContext
 from enginecore_models.config import ModelConfig
 from enginecore_models.source import ModelSource
-from enginecore_torch import SingleExecutorSettings
-from enginecore_torch.architectures import find_architecture
-from enginecore_torch.attention import AttentionShape
+from enginecore_torch.attention.interface import AttentionShape
 from enginecore_torch.backends import make_backends
-from enginecore_torch.communicator import Alone, Communicator
 from enginecore_torch.input_batch import InputBatch
-from enginecore_torch.parallel import Layout, Shard, shard_of
+from enginecore_torch.models.architectures import find_architecture
+from enginecore_torch.models.weights import load_weights
+from enginecore_torch.parallel.communicator import Alone, Communicator
+from enginecore_torch.parallel.layout import Layout, Shard, shard_of
 from enginecore_torch.runner import ModelRunner
-from enginecore_torch.weights import load_weights
+from enginecore_torch.settings import SingleExecutorSettings
 
 
 def load_runner(

@@ -9,12 +9,12 @@ import torch
 from enginecore.errors import InvalidRequestError, StepError
 from enginecore.messages import ModelRunnerOutput, NewRequestData, PositionLogprobs, SchedulerOutput
 from enginecore.sampling import SamplingParams
-from enginecore_torch.architectures import Model
-from enginecore_torch.attention import AttentionBackend
-from enginecore_torch.communicator import Communicator
+from enginecore_torch.attention.interface import AttentionBackend
 from enginecore_torch.device import memory_usage
 from enginecore_torch.input_batch import InputBatch, SampledRows, StepInputs
-from enginecore_torch.parallel import Shard
+from enginecore_torch.models.architectures import Model
+from enginecore_torch.parallel.communicator import Communicator
+from enginecore_torch.parallel.layout import Shard
 from enginecore_torch.profiling import Profiler
 from enginecore_torch.sampler import Sampled, sample
 

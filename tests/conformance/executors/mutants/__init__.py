@@ -4,7 +4,7 @@ from typing import Any
 
 from enginecore.plugin import Component
 from enginecore_conformance.oracle.settings import OracleSettings
-from enginecore_torch import SingleExecutorSettings
+from enginecore_torch.settings import SingleExecutorSettings
 from tests.conformance.executors.mutants import books, endings, real, tokens
 from tests.conformance.executors.mutants.base import Dying, Executor, WithWorkers
 

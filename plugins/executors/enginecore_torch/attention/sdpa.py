@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from enginecore_torch.attention import AttentionBatch, AttentionShape
+from enginecore_torch.attention.interface import AttentionBatch, AttentionShape
 
 KVCache = tuple[torch.Tensor, torch.Tensor]
 """Keys and values of one layer, each [slots, num_kv_heads, head_dim]."""

@@ -14,15 +14,15 @@ from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSp
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import find_model
-from enginecore_torch import MultiprocExecutorSettings
-from enginecore_torch.control import Call, Initialize, Measure, Order
-from enginecore_torch.parallel import Layout, shard_of
+from enginecore_torch.multiproc.control import Call, Initialize, Measure, Order
+from enginecore_torch.multiproc.workers import WorkerGroup
+from enginecore_torch.parallel.layout import Layout, shard_of
+from enginecore_torch.settings import MultiprocExecutorSettings
 from enginecore_torch.threads import choose_num_threads, count_usable_cpus
-from enginecore_torch.workers import WorkerGroup
 
 logger = logging.getLogger(__name__)
 
-WORKER = "enginecore_torch.worker:main"
+WORKER = "enginecore_torch.multiproc.worker:main"
 PATIENCE = 60.0
 """Seconds that ranks wait for one another beyond the executor's own timeouts: it is the one to say what is late."""
 

@@ -19,7 +19,7 @@ from typing import Any
 from enginecore.errors import EngineCoreError, EngineDeadError
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
 from enginecore.processes import ChildProcess
-from enginecore_torch.control import (
+from enginecore_torch.multiproc.control import (
     Answer,
     CallFailed,
     ExecutorEnd,
@@ -32,7 +32,7 @@ from enginecore_torch.control import (
     encode,
     remote_error,
 )
-from enginecore_torch.orders import Orders
+from enginecore_torch.multiproc.orders import Orders
 
 TICK = 0.5
 """Seconds between two looks at the clock."""

@@ -1,9 +1,8 @@
-"""The small operations between matrix products. The torch versions are the reference and run everywhere."""
+"""The interface of the operations between matrix products."""
 
 from typing import Protocol
 
 import torch
-from torch.nn import functional
 
 
 class Ops(Protocol):
@@ -27,25 +26,3 @@ class Ops(Protocol):
     def silu_and_mul(self, x: torch.Tensor) -> torch.Tensor:
         """silu(first half) * second half of the last dimension: [tokens, 2 n] to [tokens, n]."""
         ...
-
-
-class TorchOps:
-    """Reference."""
-
-    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        wide = x.float()
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-        return (wide * scale * weight.float()).to(x.dtype)
-
-    def add_rms_norm(self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        residual += x
-        return self.rms_norm(residual, weight, eps)
-
-    def rotate(self, x: torch.Tensor, positions: torch.Tensor, table: torch.Tensor) -> None:
-        cos, sin = table[positions].unsqueeze(1).chunk(2, dim=-1)
-        first, second = x.float().chunk(2, dim=-1)
-        x.copy_(torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1))
-
-    def silu_and_mul(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up = x.float().chunk(2, dim=-1)
-        return (functional.silu(gate) * up).to(x.dtype)

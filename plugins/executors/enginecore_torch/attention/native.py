@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from enginecore_torch.attention import AttentionBatch, AttentionShape
-from enginecore_torch.native_build import declare
+from enginecore_torch.attention.interface import AttentionBatch, AttentionShape
+from enginecore_torch.native.build import declare
 
 PARALLEL_FROM = 1 << 17
 """Products of a query and a key element, per layer; below, waking threads costs more than it saves."""

@@ -10,14 +10,14 @@ from enginecore.clock import RealClock
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import ModelSource, find_model
-from enginecore_torch import MultiprocExecutorSettings
-from enginecore_torch.communicator import Alone
-from enginecore_torch.control import Ready
 from enginecore_torch.device import device_of_rank, free_memory, resolve_dtype
 from enginecore_torch.loading import largest_step, load_runner
-from enginecore_torch.parallel import Layout, shard_of
+from enginecore_torch.multiproc.control import Ready
+from enginecore_torch.parallel.communicator import Alone
+from enginecore_torch.parallel.distributed import TorchCommunicator
+from enginecore_torch.parallel.layout import Layout, shard_of
 from enginecore_torch.runner import REMOTE_METHODS, ModelRunner
-from enginecore_torch.torch_communicator import TorchCommunicator
+from enginecore_torch.settings import MultiprocExecutorSettings
 
 
 def load_rank(payload: Mapping[str, Any]) -> "TorchRank":

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 
 from enginecore.errors import ModelError
-from enginecore_torch.llama import LlamaForCausalLM
-from enginecore_torch.weights import Target
+from enginecore_torch.models.llama import LlamaForCausalLM
+from enginecore_torch.models.weights import Target
 
 
 class Model(Protocol):

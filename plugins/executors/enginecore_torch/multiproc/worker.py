@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
 from enginecore.processes import Parent
-from enginecore_torch.control import (
+from enginecore_torch.multiproc.control import (
     Call,
     Initialize,
     Measure,
@@ -60,7 +60,7 @@ def main(payload: Mapping[str, Any], parent: Parent) -> int:
     """Load this rank's share of the model and serve until the executor hangs up. Returns the exit code."""
 
     def load() -> Rank:
-        from enginecore_torch.torch_rank import load_rank
+        from enginecore_torch.rank import load_rank
 
         return load_rank(payload)
 

@@ -4,7 +4,7 @@ import ctypes
 
 import torch
 
-from enginecore_torch.native_build import declare
+from enginecore_torch.native.build import declare
 
 _POINTER, _LONG, _FLOAT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
 

@@ -9,13 +9,13 @@ from torch.nn import functional
 
 from enginecore.errors import ModelError
 from enginecore_models.config import ModelConfig
-from enginecore_torch.attention import AttentionBackend
-from enginecore_torch.communicator import Communicator
-from enginecore_torch.linear import Linear
-from enginecore_torch.ops import Ops
-from enginecore_torch.parallel import Shard
-from enginecore_torch.rotary import rotary_table
-from enginecore_torch.weights import Target
+from enginecore_torch.attention.interface import AttentionBackend
+from enginecore_torch.models.linear import Linear
+from enginecore_torch.models.rotary import rotary_table
+from enginecore_torch.models.weights import Target
+from enginecore_torch.ops.interface import Ops
+from enginecore_torch.parallel.communicator import Communicator
+from enginecore_torch.parallel.layout import Shard
 
 Load = Callable[[torch.Tensor], object]
 

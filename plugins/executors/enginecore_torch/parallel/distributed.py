@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from enginecore_torch.parallel import Layout
+from enginecore_torch.parallel.layout import Layout
 
 RENDEZVOUS_FILE = "rendezvous"
 _PREPARED = "prepared"

@@ -1,0 +1,1 @@
+"""Architectures, and the layer parts that they share."""

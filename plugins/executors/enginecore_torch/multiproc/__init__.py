@@ -1,0 +1,1 @@
+"""The executor `multiproc` and its worker processes."""

@@ -1,0 +1,1 @@
+"""The operations between matrix products."""

@@ -1,0 +1,1 @@
+"""How a model is divided over ranks, and how ranks communicate."""
