@@ -194,7 +194,7 @@ def test_a_fault_of_one_request_is_its_own():
             for output in given.outputs:
                 outputs.setdefault(output.request_id, []).append(output)
         assert ends(outputs) == {"bad": FinishReason.ERROR, "good": FinishReason.LENGTH, "empty": FinishReason.ERROR}
-        assert outputs["empty"][0].error == "request 'empty': the prompt is empty; it needs at least one token"
+        assert outputs["empty"][0].error == "request 'empty': the prompt is empty: it must have at least one token"
         with pytest.raises(InvalidRequestError, match="no utility 'nix'"):
             client.call_utility("nix")
         with pytest.raises(UtilityError, match="no method 'nix'"):

@@ -126,7 +126,7 @@ def test_refusals_and_replies_go_to_whoever_asked() -> None:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         a.say(Add(request("bad", prompt=0)), Call(5, "is_alive", []))
         b.say(Add(request("good")), Call(5, "nonsense", []))
-        assert a.outputs("bad")["bad"][0].error == "request 'bad': the prompt is empty; it needs at least one token"
+        assert a.outputs("bad")["bad"][0].error == "request 'bad': the prompt is empty: it must have at least one token"
         assert a.hear_of(Reply).value is True
         assert b.hear_of(Reply).failure is Failure.INVALID
         assert list(b.outputs("good")) == ["good"]

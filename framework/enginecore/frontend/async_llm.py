@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 from enginecore.client import attach_async_client, make_async_client
 from enginecore.clock import Clock, RealClock
 from enginecore.frontend.async_input import AsyncInputProcessor
-from enginecore.frontend.input_processor import EngineInput, Message, Prompt, RequestFields, check_request_id
+from enginecore.frontend.input_processor import EngineInput, Message, Prompt, RequestFields
 from enginecore.frontend.output_handler import OutputHandler
 from enginecore.frontend.output_processor import OutputProcessor
 from enginecore.frontend.outputs import RequestOutput, RequestOutputKind
@@ -18,6 +18,7 @@ from enginecore.frontend.tokenizer import LazyTokenizer, load_tokenizer
 from enginecore.interfaces import AsyncEngineCoreClient, Tokenizer
 from enginecore.messages import EngineInfo, SchedulerStats
 from enginecore.plugin import Component
+from enginecore.request_checks import check_request_id
 from enginecore.sampling import SamplingParams
 from enginecore.settings import Layer, Loaded, load_settings
 

@@ -1,19 +1,18 @@
-"""From what a user passes to what the engine core accepts. Every refusal happens here, before anything is queued."""
+"""Processing of what users pass into requests for the engine core. Refusals happen here, before anything is queued."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 
 from enginecore.errors import InvalidRequestError, PluginError
 from enginecore.interfaces import Tokenizer
 from enginecore.messages import EngineCoreRequest, EngineInfo
+from enginecore.request_checks import check_fields, check_prompt_length, check_text, check_token_ids
 from enginecore.sampling import SamplingParams
 
-MAX_WORD_LENGTH = 256
-MAX_HINTS = 64
 RESERVED_VARIABLES = frozenset({"self", "messages", "add_generation_prompt"})
 """What a chat template is given otherwise."""
 
@@ -35,26 +34,22 @@ Prompt = str | Sequence[int] | TextPrompt | TokensPrompt
 Message = Mapping[str, Any]
 
 
-_Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-_Word = Annotated[str, msgspec.Meta(max_length=MAX_WORD_LENGTH)]
-
-
 class CommonFields(TypedDict, total=False):
     """What requests may say beside prompt, sampling parameters and priority, alike for a whole batch of them."""
 
-    arrival_time: _Number | None
-    tenant: _Word
-    deadline: _Number | None
-    cache_salt: _Word | None
-    adapter: _Word | None
-    hints: Annotated[dict[_Word, _Number], msgspec.Meta(max_length=MAX_HINTS)]
+    arrival_time: float | None
+    tenant: str
+    deadline: float | None
+    cache_salt: str | None
+    adapter: str | None
+    hints: dict[str, float]
     skip_prefix_cache: bool
 
 
 class RequestFields(CommonFields, total=False):
     """What a request may say beside prompt and sampling parameters. See `EngineCoreRequest` for what each does."""
 
-    priority: _Number
+    priority: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +106,13 @@ class InputProcessor:
         params = SamplingParams() if params is None else params
         if not isinstance(params, SamplingParams):
             raise InvalidRequestError(f"sampling_params must be SamplingParams, got {type(params).__name__}")
-        self._check_stop_token_ids(params)
-        _check_encodable("stop", params.stop)
+        check_token_ids("stop_token_ids", params.stop_token_ids, self._info)
+        check_text("stop", params.stop)
         text, token_ids = _split(prompt)
         if text is not None and token_ids is None:
             token_ids = self._get_tokenizer().encode(text)
         if isinstance(token_ids, Sequence):  # before each of them is looked at
-            self._check_room(params, len(token_ids))
+            check_prompt_length(len(token_ids), params.max_tokens, self._info)
         checked_ids = self._checked_ids(token_ids)
         return EngineInput(text, checked_ids, self._fitted(params, len(checked_ids)), fields)
 
@@ -136,13 +131,13 @@ class InputProcessor:
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
                 raise InvalidRequestError(f'a message must be a dict with a "role" and "content", got {message!r:.100}')
             if isinstance(content := message.get("content"), str):
-                _check_encodable(f"what {message['role']!r} says", content)
+                check_text(f"what {message['role']!r} says", content)
         _check_variables(variables)
         tokenizer = self._get_tokenizer()
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=add_generation_prompt, **variables)
         if not isinstance(text, str):
             raise PluginError(f"the tokenizer's chat template must give a string, and gave {text!r:.100}")
-        _check_encodable("the conversation", text)
+        check_text("the conversation", text)
         # the template writes the special tokens itself
         return TokensPrompt(prompt=text, prompt_token_ids=tokenizer.encode(text, add_special_tokens=False))
 
@@ -151,20 +146,12 @@ class InputProcessor:
             raise InvalidRequestError(
                 f"a prompt must be a string, a list of token ids or a dict of these, got {type(token_ids).__name__}"
             )
-        if not token_ids:
-            raise InvalidRequestError("the prompt is empty: it must have at least one token")
-        kinds, limit = set(map(type, token_ids)), self._info.vocab_size
-        if kinds != {int}:
+        if set(map(type, token_ids)) != {int}:
             position = next(i for i, token_id in enumerate(token_ids) if type(token_id) is not int)
             raise InvalidRequestError(
                 f"token ids must be integers, got {token_ids[position]!r:.100} at index {position}"
             )
-        if min(token_ids) < 0 or max(token_ids) >= limit:
-            position = next(i for i, token_id in enumerate(token_ids) if not 0 <= token_id < limit)
-            raise InvalidRequestError(
-                f"token ids must be in [0, {limit}), the vocabulary of {self._info.model}; "
-                f"got {token_ids[position]} at index {position}"
-            )
+        check_token_ids("prompt_token_ids", token_ids, self._info)
         return list(token_ids)
 
     def _fitted(self, params: SamplingParams, num_prompt_tokens: int) -> SamplingParams:
@@ -173,38 +160,11 @@ class InputProcessor:
             return params
         return msgspec.structs.replace(params, max_tokens=self._info.max_model_len - num_prompt_tokens)
 
-    def _check_room(self, params: SamplingParams, num_prompt_tokens: int) -> None:
-        limit = self._info.max_model_len
-        needed = 0 if params.max_tokens == 0 else 1
-        if num_prompt_tokens + needed > limit:
-            room = "nothing is generated" if needed == 0 else "one output token must fit beside it"
-            raise InvalidRequestError(
-                f"the prompt has {num_prompt_tokens} tokens and may have {limit - needed} "
-                f"(max_model_len is {limit} and {room})"
-            )
-
-    def _check_stop_token_ids(self, params: SamplingParams) -> None:
-        for token_id in params.stop_token_ids:
-            if token_id >= self._info.vocab_size:
-                raise InvalidRequestError(
-                    f"stop_token_ids must be in [0, {self._info.vocab_size}), the vocabulary of {self._info.model}; "
-                    f"got {token_id}"
-                )
-
-
-def check_request_id(request_id: object) -> None:
-    """Raises InvalidRequestError unless it is a string of reasonable length that can be encoded."""
-    if not isinstance(request_id, str) or not 0 < len(request_id) <= MAX_WORD_LENGTH:
-        raise InvalidRequestError(
-            f"request_id must be a string of 1 to {MAX_WORD_LENGTH} characters, got {request_id!r:.100}"
-        )
-    _check_encodable("request_id", request_id)
-
 
 def _split(prompt: object) -> tuple[str | None, object]:
     """Text and token ids of a prompt in any of its forms; the ids are yet to be checked."""
     if isinstance(prompt, str):
-        _check_encodable("the prompt", prompt)
+        check_text("the prompt", prompt)
         return prompt, None
     if not isinstance(prompt, Mapping):
         return None, prompt
@@ -217,7 +177,7 @@ def _split(prompt: object) -> tuple[str | None, object]:
         raise InvalidRequestError('a prompt dict must hold "prompt" or "prompt_token_ids"')
     if text is not None and not isinstance(text, str):
         raise InvalidRequestError(f'"prompt" must be a string, got {type(text).__name__}')
-    _check_encodable("the prompt", text)
+    check_text("the prompt", text)
     return text, token_ids
 
 
@@ -239,17 +199,5 @@ def _checked_fields(fields: RequestFields) -> RequestFields:
         checked = msgspec.convert(fields, RequestFields)
     except msgspec.ValidationError as error:
         raise InvalidRequestError(f"a field of the request is wrong: {error}") from None
-    for name, value in checked.items():
-        _check_encodable(name, value)
+    check_fields(checked)
     return checked
-
-
-def _check_encodable(name: str, value: object) -> None:
-    """Refuse text that is no Unicode, which neither tokenizers nor transports can take."""
-    try:
-        msgspec.msgpack.encode(value)
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError(
-            f"{name} must be text that UTF-8 can hold: {error.object[error.start]!r} at index {error.start} is half a "
-            "surrogate pair, or stands for a byte that could not be decoded"
-        ) from None

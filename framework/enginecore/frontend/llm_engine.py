@@ -13,7 +13,6 @@ from enginecore.frontend.input_processor import (
     InputProcessor,
     Prompt,
     RequestFields,
-    check_request_id,
 )
 from enginecore.frontend.intake import Intake
 from enginecore.frontend.interrupts import InterruptGuard
@@ -23,6 +22,7 @@ from enginecore.frontend.request_state import RequestState
 from enginecore.frontend.tokenizer import LazyTokenizer, load_tokenizer
 from enginecore.interfaces import EngineCoreClient, Tokenizer
 from enginecore.messages import EngineInfo, SchedulerStats
+from enginecore.request_checks import check_request_id
 from enginecore.sampling import SamplingParams
 from enginecore.settings import Loaded
 

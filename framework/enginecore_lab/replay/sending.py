@@ -1,8 +1,8 @@
 """From a workload's requests to the engine core's."""
 
 from enginecore.core import EngineCore
-from enginecore.core.admission_checks import check_length
 from enginecore.messages import EngineCoreRequest
+from enginecore.request_checks import check_prompt_length, naming_request
 from enginecore_lab.workload import Workload, WorkloadRequest
 from enginecore_lab.workloads.content import longest_output, to_engine_request
 
@@ -27,7 +27,8 @@ class Sender:
         Raises:
             InvalidRequestError: the engine core refuses it.
         """
-        check_length(request.request_id, request.num_prompt_tokens, request.num_output_tokens, self._core.info)
+        with naming_request(request.request_id):
+            check_prompt_length(request.num_prompt_tokens, request.num_output_tokens, self._core.info)
         ready = self._ready.pop(request.request_id, None)
         made, block_hashes = self._make(request) if ready is None else ready
         made.arrival_time = at
