@@ -240,6 +240,7 @@ class SchedulerOutput(Message, kw_only=True):
         finished_ids: Ended since the last plan: forget them. Sent even when nothing is scheduled.
         preempted_ids: Lost their blocks since the last plan: forget them; they come back as new.
         extensions: For plugins: plain msgpack values under the plugin's name.
+        defer_sampling: Run the forward pass of this step now, and sample it when `Executor.sample_tokens` asks.
     """
 
     step: int
@@ -249,6 +250,7 @@ class SchedulerOutput(Message, kw_only=True):
     finished_ids: list[str] = []
     preempted_ids: list[str] = []
     extensions: dict[str, Any] = {}
+    defer_sampling: bool = False
 
     @property
     def total_num_scheduled_tokens(self) -> int:

@@ -137,14 +137,37 @@ class Executor(Protocol):
     def execute_model(self, scheduled: SchedulerOutput) -> "Future[ModelRunnerOutput | None]":
         """Submit one step and return at once; the future is done when the step is.
 
-        A result of None means that `sample_tokens` is wanted for this step. A fault of one request goes into
-        `ModelRunnerOutput.errors`; a fault of the step is the future's exception. Plans that schedule nothing but name
-        finished or preempted requests must be obeyed and answered too.
+        A fault of one request goes into `ModelRunnerOutput.errors`; a fault of the step is the future's exception.
+        Plans that schedule nothing but name finished or preempted requests must be obeyed and answered too.
+
+        A result of None says that the step waits to be sampled: the engine then calls `sample_tokens` for it. A step
+        that schedules tokens and whose plan sets `defer_sampling` is answered so; a plan without tokens never is. None
+        may be given as soon as `sample_tokens` can be taken, before the forward pass has ended: then the engine
+        schedules the next step while this one runs. An executor that knows nothing of `defer_sampling` samples at
+        once, and its tokens are right wherever no grammar constrains them. An executor may give None unasked too, if
+        it does not feed tokens or takes one batch at a time.
         """
         ...
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
-        """Sample the step that `execute_model` answered with None."""
+        """Sample the step that `execute_model` answered with None, and return at once. Called once for each such step,
+        in order of `SchedulerOutput.step`, after every older step was settled.
+
+        With `feeds_tokens`, it is called before the next `execute_model`, whose forward pass needs the tokens.
+        Without, later steps may have been submitted: they compute other requests. They may name requests of this step
+        as finished or preempted, and give their blocks to others. So whatever sampling needs (hidden states or
+        logits, each request's parameters and counts) is kept from the forward pass on, for at most
+        `max_concurrent_batches` steps; a request that is gone meanwhile is sampled all the same, and its token is
+        kept or dropped by the scheduler.
+
+        Args:
+            step: Of the plan.
+            grammar: Which tokens are allowed, for the requests that it names; others are free. None: all are free.
+
+        Returns:
+            A future of the same output, with the same tokens, that `execute_model` would have given; its exception
+            is a fault of the step, that of the forward pass included.
+        """
         ...
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
