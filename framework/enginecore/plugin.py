@@ -10,9 +10,9 @@ one hook, so that it counts as a whole or not at all:
         return [Component(kind="scheduler", name="mine", factory=make, settings=MySettings, summary="...")]
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pluggy
 from pydantic import BaseModel, ConfigDict
@@ -34,25 +34,6 @@ PLUGIN_API = 1
 
 ENTRY_POINT_GROUP = f"enginecore.plugins.v{PLUGIN_API}"
 
-Kind = Literal["scheduler", "victim", "kv_cache_manager", "eviction", "executor", "transport", "tokenizer"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-CAPABILITIES: dict[Kind, frozenset[str]] = {
-    "scheduler": frozenset({"batch_queue", "chunked_prefill", "out_of_order", "prefix_caching", "victim"}),
-    "victim": frozenset(),
-    "kv_cache_manager": frozenset({"eviction", "prefix_caching", "ready_hashes"}),
-    "eviction": frozenset(),
-    "executor": frozenset(),  # what an executor can do depends on its settings: see ExecutorCapabilities
-    "transport": frozenset({"sync", "channels"}),
-    "tokenizer": frozenset(),
-}
-"""The words that a component of each kind may declare. Checked when the engine is built.
-
-A scheduler that declares "victim" uses the victim component of its context, a KV cache manager that declares "eviction"
-the order of eviction; beside others, a choice of that component is refused. A KV cache manager that declares
-"ready_hashes" goes by the hashes that a request brought with it, where it did, and never asks for more.
-"""
-
 hookspec = pluggy.HookspecMarker("enginecore")
 hookimpl = pluggy.HookimplMarker("enginecore")
 
@@ -64,19 +45,57 @@ class ComponentSettings(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
+class KindSpec:
+    """One kind of component: all that the framework knows of it. The engine's own are in `enginecore.kinds`.
+
+    Attributes:
+        name: Lower-case words joined by `_`; what `Component.kind` says.
+        summary: One line for `enginecore plugins`.
+        interface: The class that a built component must be an instance of.
+        context: The class of what factories get beside their settings; None: the kind's owner says what.
+        table: Settings table whose key `use` names the component that runs. None: the engine's settings have no
+            table, since the kind's owner reads files of its own.
+        default: Component that runs when the settings name none; None: none runs.
+        capabilities: Words that components of this kind may declare, and what each one means.
+        variants: The interface in place of `interface`, for a component that declares this capability.
+        part_of: Kind whose component uses one of this kind, if it declares this kind's name as a capability. Beside
+            a component that does not, a choice of this kind is refused. None: the kind stands by itself.
+        kit: "module" or "module:NAME" of the conformance kit, `KIT` if no name is given. None: there is none.
+        opens_network: Whether components open a network surface. A plugin that offers one runs only if
+            `plugins.allow` names it.
+    """
+
+    name: str
+    summary: str
+    interface: type
+    context: type | None = None
+    table: str | None = None
+    default: str | None = None
+    capabilities: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, type] = field(default_factory=dict)
+    part_of: str | None = None
+    kit: str | None = None
+    opens_network: bool = False
+
+    def interface_for(self, capabilities: frozenset[str]) -> type:
+        """The class that a component with these capabilities must be."""
+        return next((cls for word, cls in self.variants.items() if word in capabilities), self.interface)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Component:
     """One thing that can be chosen by `<kind>.use = "<name>"`.
 
     Attributes:
-        kind: Which seam it fills.
+        kind: Name of a `KindSpec`.
         name: Letters, digits, `_` and `-`; how users choose it.
         factory: Called with (its own settings, the context of its kind); returns the component. Imports what is heavy.
         settings: Model of the table `[<kind>.<name>]`.
-        capabilities: Words from `CAPABILITIES[kind]`.
+        capabilities: Words from `KindSpec.capabilities` of its kind.
         summary: One line for `enginecore plugins`.
     """
 
-    kind: Kind
+    kind: str
     name: str
     factory: Callable[[Any, Any], Any]
     settings: type[BaseModel] = ComponentSettings

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from enginecore.errors import ConfigurationError, InvariantError
-from enginecore.plugin import Kind
 from enginecore.registry.spelling import closest
 
 CLOSING_TIME = 10.0
@@ -68,13 +67,13 @@ class Check(Generic[B]):
     """
 
     name: str
-    kind: Kind
+    kind: str
     needs: frozenset[str]
     rule: str
     function: Callable[[B], None]
 
 
-def check(kind: Kind, *needs: str) -> Callable[[Callable[[B], None]], Check[B]]:
+def check(kind: str, *needs: str) -> Callable[[Callable[[B], None]], Check[B]]:
     """Make a function a check of components of `kind` that have these capabilities. Its docstring is the rule."""
 
     def made(function: Callable[[B], None]) -> Check[B]:

@@ -8,7 +8,7 @@ from unittest import SkipTest
 from enginecore.plugin import Component
 from enginecore_conformance.checks import Check, Report, Result, choose, run_check
 from enginecore_conformance.kits import Kit, MakeBench, kit_of
-from enginecore_conformance.subject import Subject, kind_of
+from enginecore_conformance.subject import Subject, kind_of, registry_with
 
 
 class PreparedCheck:
@@ -90,7 +90,7 @@ def prepare(
 
 
 def _find(component: Component | str, options: Mapping[str, Any]) -> tuple[Kit, Subject]:
-    kit = kit_of(kind_of(component))
+    kit = kit_of(kind_of(component, registry_with(options.get("allow"))))
     return kit, Subject.find(component, kit.options(**options))
 
 

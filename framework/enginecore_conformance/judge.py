@@ -6,7 +6,6 @@ from pathlib import Path
 
 from enginecore.contracts import BrokenRule
 from enginecore.errors import InvariantError
-from enginecore.plugin import Kind
 
 RULES: Mapping[str, str] = {
     "oracle": "policy_does_not_change_tokens",
@@ -20,9 +19,9 @@ RULES: Mapping[str, str] = {
 class Judge:
     """Turns whatever is raised within into a BrokenRule of the component of this kind."""
 
-    def __init__(self, kind: Kind, rules: Mapping[str, str] | None = None) -> None:
+    def __init__(self, kind: str, rules: Mapping[str, str] | None = None) -> None:
         """`rules`: where they differ from `RULES`."""
-        self._kind: Kind = kind
+        self._kind: str = kind
         self._rules = {**RULES, **(rules or {})}
 
     def __enter__(self) -> None:

@@ -1,24 +1,14 @@
-"""Which kinds of component there is a kit for, and where it is."""
+"""Conformance kits: what one holds, and how the kit of a kind is found."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from enginecore.errors import ConfigurationError
-from enginecore.plugin import Component, Kind
+from enginecore.plugin import Component, KindSpec
 from enginecore_conformance.checks import Bench, Check
 from enginecore_conformance.subject import Options, Subject
-
-MODULES: Mapping[Kind, str] = {
-    "scheduler": "enginecore_conformance.schedulers",
-    "victim": "enginecore_conformance.victims",
-    "kv_cache_manager": "enginecore_conformance.kv_cache_managers",
-    "eviction": "enginecore_conformance.evictions",
-    "executor": "enginecore_conformance.executors",
-    "transport": "enginecore_conformance.transports",
-}
-"""Modules with a `KIT`, by kind. Imported when a component of that kind is checked."""
 
 MakeBench = Callable[[Check[Any]], Bench]
 
@@ -42,20 +32,19 @@ class Kit:
     found_out: frozenset[str] = frozenset()
 
 
-def kit_of(kind: Kind) -> Kit:
-    """The kit for a kind.
+def kit_of(kind: KindSpec) -> Kit:
+    """The kit that a kind's row names.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: it names none, or the kit cannot be imported; says why.
     """
-    if kind not in MODULES:
-        raise ConfigurationError(
-            f"there is no kit for components of kind {kind!r}; there are kits for {', '.join(MODULES)}"
-        )
+    if kind.kit is None:
+        raise ConfigurationError(f"there is no kit for components of kind {kind.name!r}")
+    module, _, name = kind.kit.partition(":")
     try:
-        kit: Kit = import_module(MODULES[kind]).KIT
+        kit: Kit = getattr(import_module(module), name or "KIT")
     except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        raise ConfigurationError("checks need Hypothesis: pip install 'enginecore[conformance]'") from error
+        if error.name == "hypothesis":
+            raise ConfigurationError("checks need Hypothesis: pip install 'enginecore[conformance]'") from error
+        raise ConfigurationError(f"the kit for {kind.name} cannot be imported from {kind.kit!r}: {error}") from error
     return kit

@@ -5,8 +5,7 @@ from typing import Any
 
 from enginecore.assembly.choice import choose_components
 from enginecore.interfaces import EvictionOrder, KVCacheManager, Scheduler, VictimChoice
-from enginecore.plugin import Component, EvictionContext, Kind, KVCacheManagerContext, SchedulerContext, VictimContext
-from enginecore.registry.component import build_component
+from enginecore.plugin import Component, EvictionContext, KVCacheManagerContext, SchedulerContext, VictimContext
 from enginecore.settings import Loaded
 
 
@@ -55,11 +54,11 @@ class Parts:
         """An order of eviction, if the KV cache manager uses one."""
         return self._maker("eviction")
 
-    def _maker(self, kind: Kind) -> Callable[[Any], Any] | None:
+    def _maker(self, kind: str) -> Callable[[Any], Any] | None:
         return (lambda context: self._build(kind, context)) if kind in self.components else None
 
-    def _build(self, kind: Kind, context: Any) -> Any:
+    def _build(self, kind: str, context: Any) -> Any:
         if kind in self._stand_ins:
             return self._stand_ins[kind](context)
         component: Component = self.components[kind]
-        return build_component(component, self._loaded.settings.component(kind).settings, context)
+        return self._loaded.registry.build(component, self._loaded.settings.component(kind).settings, context)

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from enginecore.errors import ConfigurationError, PluginError
-from enginecore.plugin import KINDS, Component, Kind
+from enginecore.plugin import Component, KindSpec
+from enginecore.registry import Registry
 from enginecore.registry.located import Located, locate
 from enginecore.registry.spelling import closest
-from enginecore.settings import TABLES, Loaded, load_registry, load_settings
+from enginecore.settings import Loaded, load_registry, load_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,11 @@ class Subject:
     clearing: ExitStack = field(default_factory=ExitStack, compare=False, repr=False)
 
     @property
+    def kind(self) -> KindSpec:
+        """The kind of the component."""
+        return self.loaded.registry.kinds[self.component.kind]
+
+    @property
     def is_installed(self) -> bool:
         """Whether a plugin offers it, so that other processes find it by its name."""
         return not self._components
@@ -85,19 +91,19 @@ class Subject:
             ConfigurationError: the settings are wrong.
             PluginError: there is no such component.
         """
-        kind, name, given = _resolve(component, options)
+        kind, name, given = _resolve(component, registry_with(options.allow))
         arguments = {
             "model": "oracle",
             "executor.use": "oracle",
             **(options.engine or {}),
-            f"{TABLES[kind]}.use": name,
-            **({f"{TABLES[kind]}.{name}": dict(options.settings)} if options.settings else {}),
-            **({} if options.allow is None else {"plugins.allow": list(options.allow)}),
+            f"{kind.table}.use": name,
+            **({f"{kind.table}.{name}": dict(options.settings)} if options.settings else {}),
+            **_allowed(options.allow),
         }
         components = () if given is None else (given,)
         loaded = load_settings(arguments, components=components, environ={})
         reference = component if isinstance(component, str) else _reference(component)
-        return cls(loaded.registry.get(kind, name), loaded, reference, options, arguments, components)
+        return cls(loaded.registry.get(kind.name, name), loaded, reference, options, arguments, components)
 
     def load(self, more: Mapping[str, Any], components: Sequence[Component] = ()) -> Loaded:
         """As `loaded`, with some settings and some components more."""
@@ -105,14 +111,28 @@ class Subject:
         return load_settings(arguments, components=(*self._components, *components), environ={})
 
 
-def kind_of(component: Component | str) -> Kind:
+def registry_with(allow: Sequence[str] | None) -> Registry:
+    """The plugins that `plugins.allow` lets in, whatever the environment says."""
+    return load_registry(_allowed(allow), environ={})
+
+
+def kind_of(component: Component | str, registry: Registry) -> KindSpec:
     """Of an object, of "kind:name", or of what "module:NAME" finds.
 
     Raises:
         ConfigurationError: the text is neither of these.
-        PluginError: there is no such component.
+        PluginError: there is no such component, or its kind is unknown.
     """
-    return _named(component)[0] if isinstance(component, str) else component.kind
+    given = _located(component, registry) if isinstance(component, str) else component
+    name = given.kind if given is not None else str(component).partition(":")[0]
+    if name not in registry.kinds:
+        hint = closest(str(name), registry.kinds) or f"; the kinds are {', '.join(registry.kinds)}"
+        raise PluginError(f"component {component!r} has the unknown kind {name!r}{hint}")
+    return registry.kinds[name]
+
+
+def _allowed(allow: Sequence[str] | None) -> Mapping[str, Any]:
+    return {} if allow is None else {"plugins.allow": list(allow)}
 
 
 def _reference(component: Component) -> str:
@@ -122,33 +142,29 @@ def _reference(component: Component) -> str:
         return f"{component.kind}:{component.name}"
 
 
-def _named(reference: str) -> tuple[Kind, str, Component | None]:
-    """Kind and name, and the object if it is found by module."""
+def _located(reference: str, registry: Registry) -> Component | None:
+    """The object if the reference is "module:NAME"; None if it is "kind:name"."""
     prefix, _, name = reference.partition(":")
     if not name:
         raise ConfigurationError(
             f"{reference!r} names no component: write KIND:NAME, such as scheduler:fcfs, or MODULE:NAME of a Component"
         )
-    for kind in KINDS:
-        if kind == prefix:
-            return kind, name, None
-    if hint := closest(prefix, KINDS):
+    if prefix in registry.kinds:
+        return None
+    if hint := closest(prefix, registry.kinds):
         raise ConfigurationError(f"{reference!r} begins with {prefix!r}, which is no kind of component{hint}")
-    component = locate(reference).component
-    return component.kind, component.name, component
+    return locate(reference).component
 
 
-def _resolve(component: Component | str, options: Options) -> tuple[Kind, str, Component | None]:
+def _resolve(component: Component | str, registry: Registry) -> tuple[KindSpec, str, Component | None]:
     """Kind and name, and the object if it is not installed under that name."""
-    if isinstance(component, str):
-        kind, name, located = _named(component)
-        if located is None:
-            return kind, name, None
-        component = located
-    arguments = {} if options.allow is None else {"plugins.allow": list(options.allow)}
-    installed = [c for c in load_registry(arguments, environ={}).components(component.kind) if c.name == component.name]
-    if any(c is component for c in installed):
-        return component.kind, component.name, None
+    kind = kind_of(component, registry)
+    given = _located(component, registry) if isinstance(component, str) else component
+    if given is None:
+        return kind, str(component).partition(":")[2], None
+    installed = [each for each in registry.components(kind.name) if each.name == given.name]
+    if any(each is given for each in installed):
+        return kind, given.name, None
     if installed:  # another one of that name is installed, perhaps an earlier state of it: the object is meant
-        component = replace(component, name=f"{component.name}_given")
-    return component.kind, component.name, component
+        given = replace(given, name=f"{given.name}_given")
+    return kind, given.name, given

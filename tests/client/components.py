@@ -1,6 +1,7 @@
 """A scheduler and a KV cache manager that the engine core's process finds as "tests.client.components:NAME"."""
 
-from enginecore.plugin import CAPABILITIES, Component
+from enginecore.kinds import KV_CACHE_MANAGER
+from enginecore.plugin import Component
 from enginecore.scheduling import SchedulingPolicy, policy_component
 from enginecore_kv_cache.paged import PagedKVCacheManager
 
@@ -23,5 +24,8 @@ def make_manager(settings, context):
 
 SCHEDULER = policy_component("last-come-first", LastComeFirst)
 MANAGER = Component(
-    kind="kv_cache_manager", name="my-paged", factory=make_manager, capabilities=CAPABILITIES["kv_cache_manager"]
+    kind="kv_cache_manager",
+    name="my-paged",
+    factory=make_manager,
+    capabilities=frozenset(KV_CACHE_MANAGER.capabilities),
 )

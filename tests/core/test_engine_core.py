@@ -9,8 +9,9 @@ import pytest
 
 from enginecore.clock import RealClock, VirtualClock
 from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError, PluginError, StepError
+from enginecore.kinds import SCHEDULER
 from enginecore.messages import EngineCoreRequest, FinishReason
-from enginecore.plugin import CAPABILITIES, Component
+from enginecore.plugin import Component
 from enginecore.sampling import PoolingParams, SamplingParams
 from enginecore.scheduling import (
     ContinuousBatchingScheduler,
@@ -321,7 +322,7 @@ def test_132_a_method_that_takes_other_arguments_is_refused_by_name(method: Any,
         kind="scheduler",
         name="drifted",
         factory=lambda settings, context: drifted(Fcfs(), context),
-        capabilities=CAPABILITIES["scheduler"],
+        capabilities=frozenset(SCHEDULER.capabilities),
     )
     with pytest.raises(PluginError, match=f"'drifted' made a Drifted, which is no Scheduler: {message}"):
         make_core(components=[component], scheduler={"use": "drifted"})

@@ -6,7 +6,8 @@ import pytest
 
 from enginecore import LLM, SamplingParams
 from enginecore.errors import EngineDeadError
-from enginecore.plugin import CAPABILITIES, Component
+from enginecore.kinds import SCHEDULER
+from enginecore.plugin import Component
 from enginecore.scheduling import ContinuousBatchingScheduler, SchedulingPolicy
 
 
@@ -52,7 +53,7 @@ def start(scheduler: type[ContinuousBatchingScheduler]) -> LLM:
         kind="scheduler",
         name="losing",
         factory=lambda settings, context: scheduler(Plain(), context),
-        capabilities=CAPABILITIES["scheduler"],
+        capabilities=frozenset(SCHEDULER.capabilities),
     )
     return LLM(components=[component], scheduler={"use": "losing"}, executor={"use": "oracle"})
 

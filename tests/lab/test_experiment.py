@@ -158,7 +158,7 @@ def test_arms_lie_over_the_engine_and_the_environment_is_not_read(monkeypatch):
     arms = [{"name": "a"}, {"name": "b", "settings": {"scheduler.use": "sjf", "max_num_seqs": 7}}]
     first, second = load_arms(experiment(arms=arms, engine__max_num_batched_tokens=99))
     assert [arm.settings.max_num_batched_tokens for arm in (first, second)] == [99, 99]
-    assert [arm.settings.scheduler.use for arm in (first, second)] == ["fcfs", "sjf"]
+    assert [arm.settings.component("scheduler").name for arm in (first, second)] == ["fcfs", "sjf"]
     assert [arm.settings.max_num_seqs for arm in (first, second)] == [256, 7]
 
 

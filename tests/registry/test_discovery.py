@@ -31,7 +31,7 @@ def test_installing_changes_no_default(site):
     site.install("aaa-sched", SCHEDULER.format(name="aaa"))
     loaded = load_settings(environ={})
     assert loaded.registry.get("scheduler", "aaa")
-    assert loaded.settings.scheduler.use == "fcfs"
+    assert loaded.settings.component("scheduler").name == "fcfs"
     [bundled] = [r for r in loaded.registry.plugins if r.entry_point == "enginecore-schedulers"]
     assert loaded.registry.get("scheduler", "fcfs") in bundled.components
 

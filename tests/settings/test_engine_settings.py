@@ -22,7 +22,7 @@ def test_settings_and_their_tables_are_frozen():
 
 
 def test_settings_without_components_say_what_is_missing():
-    with pytest.raises(ConfigurationError, match="no table for executor 'single'"):
+    with pytest.raises(ConfigurationError, match="no table for executor: no plugin that brings it was loaded"):
         _ = EngineSettings().component("executor").settings
 
 

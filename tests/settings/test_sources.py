@@ -5,14 +5,17 @@ import json
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore.settings import TABLES, EngineSettings, load_settings, parse_overrides
+from enginecore.kinds import KINDS
+from enginecore.settings import EngineSettings, load_settings, parse_overrides
 from tests.settings.making import load, message_of
+
+TABLES = [kind.table for kind in KINDS]
 
 
 def test_defaults():
     settings = load().settings
     values = settings.model_dump()
-    tables = {key: values.pop(key) for key in ("plugins", "debug", *TABLES.values())}
+    tables = {key: values.pop(key) for key in ("plugins", "debug", *TABLES)}
     assert values == {
         "model": "smollm2-135m",
         "tokenizer": None,
@@ -31,7 +34,7 @@ def test_defaults():
         "startup_timeout": 600.0,
         "shutdown_timeout": 0.0,
     }
-    assert {table: tables[table]["use"] for table in TABLES.values()} == {
+    assert {table: tables[table]["use"] for table in TABLES} == {
         "scheduler": "fcfs",
         "victim": "worst_rank",
         "kv_cache_manager": "paged",

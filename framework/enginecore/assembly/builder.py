@@ -17,12 +17,10 @@ from enginecore.plugin import (
     Component,
     EvictionContext,
     ExecutorContext,
-    Kind,
     KVCacheManagerContext,
     SchedulerContext,
     VictimContext,
 )
-from enginecore.registry.component import build_component
 from enginecore.settings import EngineSettings, Loaded
 
 
@@ -42,10 +40,10 @@ def build_engine_core(loaded: Loaded, clock: Clock) -> EngineCore:
 
 
 def _build(component: Component, loaded: Loaded, context: Any) -> Any:
-    return build_component(component, loaded.settings.component(component.kind).settings, context)
+    return loaded.registry.build(component, loaded.settings.component(component.kind).settings, context)
 
 
-def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Executor, clock: Clock) -> EngineCore:
+def _assemble(loaded: Loaded, components: Mapping[str, Component], executor: Executor, clock: Clock) -> EngineCore:
     specs, available = _measured(components["executor"].name, executor)
     model = executor.model_info
     limits = find_limits(loaded.settings, model, specs, available)
@@ -68,7 +66,7 @@ def _assemble(loaded: Loaded, components: Mapping[Kind, Component], executor: Ex
 
 
 def _build_kv_cache_manager(
-    loaded: Loaded, components: Mapping[Kind, Component], limits: Limits, clock: Clock
+    loaded: Loaded, components: Mapping[str, Component], limits: Limits, clock: Clock
 ) -> KVCacheManager:
     cache = limits.kv_cache
     eviction = _build_part(
@@ -86,7 +84,7 @@ def _build_kv_cache_manager(
 
 def _build_scheduler(
     loaded: Loaded,
-    components: Mapping[Kind, Component],
+    components: Mapping[str, Component],
     limits: Limits,
     manager: KVCacheManager,
     executor: Executor,
@@ -109,7 +107,7 @@ def _build_scheduler(
     return WatchedScheduler(make, context) if loaded.settings.debug.check_components else make(context)
 
 
-def _build_part(kind: Kind, loaded: Loaded, components: Mapping[Kind, Component], context: Any) -> Any:
+def _build_part(kind: str, loaded: Loaded, components: Mapping[str, Component], context: Any) -> Any:
     """The component of this kind, if anybody uses one."""
     return _build(components[kind], loaded, context) if kind in components else None
 
@@ -145,7 +143,7 @@ def _executor_context(settings: EngineSettings, clock: Clock) -> ExecutorContext
 
 def _info(
     settings: EngineSettings,
-    components: Mapping[Kind, Component],
+    components: Mapping[str, Component],
     executor: Executor,
     model: ModelInfo,
     limits: Limits,

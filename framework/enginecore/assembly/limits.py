@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enginecore.assembly.kv_cache_sizing import Budget, size_kv_cache
 from enginecore.errors import ConfigurationError
 from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
-from enginecore.plugin import Component, Kind
+from enginecore.plugin import Component
 from enginecore.settings import EngineSettings
 
 
@@ -82,7 +82,7 @@ def _max_model_len(settings: EngineSettings, model: ModelInfo, kv_cache: KVCache
     return wanted
 
 
-def check_capabilities(components: Mapping[Kind, Component], executor: ExecutorCapabilities, limits: Limits) -> None:
+def check_capabilities(components: Mapping[str, Component], executor: ExecutorCapabilities, limits: Limits) -> None:
     """Refuse pairs of components that cannot work together.
 
     Raises:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from enginecore.cli.options import AsJson, ConfigFile, Overrides
-from enginecore.settings import TABLES, Loaded, load_settings, parse_overrides
+from enginecore.settings import Loaded, load_settings, parse_overrides
 
 
 def config(
@@ -41,7 +41,8 @@ def _print_table(loaded: Loaded) -> None:
 
 def _effective(loaded: Loaded) -> Iterator[tuple[str, Any]]:
     values = loaded.settings.model_dump(mode="json")
-    in_use = {table: loaded.settings.component(kind).name for kind, table in TABLES.items()}
+    tables = [kind.table for kind in loaded.registry.kinds.values() if kind.table is not None]
+    in_use = {table: values[table]["use"] for table in tables}
     for key, source in loaded.sources.items():
         table, *rest = key.split(".")
         idle = table in in_use and rest[0] not in ("use", in_use[table])

@@ -18,7 +18,6 @@ from enginecore.interfaces import (
     Transport,
 )
 from enginecore.plugin import Component, TransportContext
-from enginecore.registry.component import build_component
 from enginecore.settings import Loaded
 
 __all__ = ["attach_async_client", "attach_client", "make_async_client", "make_client"]
@@ -88,7 +87,7 @@ def _build(component: Component, loaded: Loaded, clock: Clock) -> Any:
     context = TransportContext(
         start_engine_core=start_engine_core, clock=clock, shutdown_timeout=loaded.settings.shutdown_timeout
     )
-    return build_component(component, loaded.settings.component("transport").settings, context)
+    return loaded.registry.build(component, loaded.settings.component("transport").settings, context)
 
 
 def _start(loaded: Loaded, component: Component) -> Connection:

@@ -1,7 +1,6 @@
 """What is raised when a component breaks its contract."""
 
 from enginecore.errors import InvariantError
-from enginecore.plugin import Kind
 
 
 class BrokenRule(InvariantError):
@@ -13,7 +12,7 @@ class BrokenRule(InvariantError):
         seen: What happened.
     """
 
-    def __init__(self, kind: Kind, rule: str, seen: str) -> None:
+    def __init__(self, kind: str, rule: str, seen: str) -> None:
         super().__init__(f"the {kind} breaks the rule {rule!r}: {seen}")
         self.kind = kind
         self.rule = rule

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from enginecore.interfaces import Tokenizer
 from enginecore.plugin import TokenizerContext
-from enginecore.registry.component import build_component
 from enginecore.settings import Loaded
 
 
@@ -16,11 +15,8 @@ def load_tokenizer(loaded: Loaded) -> Tokenizer:
         EngineCoreError: it cannot be loaded; says why.
     """
     settings = loaded.settings
-    choice = settings.component("tokenizer")
-    component = loaded.registry.get("tokenizer", choice.name)
-    tokenizer: Tokenizer = build_component(
-        component, choice.settings, TokenizerContext(model=settings.model, tokenizer=settings.tokenizer)
-    )
+    context = TokenizerContext(model=settings.model, tokenizer=settings.tokenizer)
+    tokenizer: Tokenizer = loaded.build("tokenizer", context)
     return tokenizer
 
 

@@ -25,7 +25,6 @@ from enginecore.loop.queues import Queues
 from enginecore.loop.reports import Ended, NotStarted, Report, Started
 from enginecore.plugin import TransportContext
 from enginecore.processes import Parent
-from enginecore.registry.component import build_component
 from enginecore.settings import Loaded, restore_settings
 
 LINGER = 2.0
@@ -165,15 +164,12 @@ def _run(proc: EngineCoreProc, receiving: InputThread, sending: OutputThread, se
 
 
 def _transport(loaded: Loaded) -> ChannelTransport:
-    choice = loaded.settings.component("transport")
     context = TransportContext(
         start_engine_core=lambda: build_engine_core(loaded, RealClock()),
         clock=RealClock(),
         shutdown_timeout=loaded.settings.shutdown_timeout,
     )
-    transport: ChannelTransport = build_component(
-        loaded.registry.get("transport", choice.name), choice.settings, context
-    )
+    transport: ChannelTransport = loaded.build("transport", context)
     return transport
 
 

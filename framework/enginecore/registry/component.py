@@ -1,40 +1,20 @@
-"""Calling a component's factory, and looking at what comes out."""
+"""Builds a component, and checks that it is what its kind says."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from enginecore.errors import EngineCoreError, PluginError
-from enginecore.interfaces import (
-    ChannelTransport,
-    EvictionOrder,
-    Executor,
-    KVCacheManager,
-    Scheduler,
-    Tokenizer,
-    Transport,
-    VictimChoice,
-)
-from enginecore.plugin import Component, Kind
-
-INTERFACES: Mapping[Kind, type] = {
-    "scheduler": Scheduler,
-    "victim": VictimChoice,
-    "kv_cache_manager": KVCacheManager,
-    "eviction": EvictionOrder,
-    "executor": Executor,
-    "transport": Transport,
-    "tokenizer": Tokenizer,
-}
+from enginecore.plugin import Component
 
 
-def build_component(component: Component, settings: Any, context: Any) -> Any:
-    """Call a component's factory.
+def build_component(component: Component, settings: Any, context: Any, interface: type) -> Any:
+    """Call a component's factory, and check what it returns against `interface`.
 
     Raises:
         EngineCoreError: raised by the factory on purpose.
-        PluginError: anything else that it raises, or what it returns lacks members of its interface, or has methods
-            that cannot be called as the interface says; names them.
+        PluginError: the factory raises something else; or its result lacks members of the interface, or has
+            methods that cannot be called as the interface says. Names them.
     """
     try:
         built = component.factory(settings, context)
@@ -44,13 +24,12 @@ def build_component(component: Component, settings: Any, context: Any) -> Any:
         raise PluginError(
             f"{component.kind} {component.name!r} cannot be built: {type(error).__name__}: {error}"
         ) from error
-    _check_interface(component, built)
+    _check_interface(component, built, interface)
     return built
 
 
-def _check_interface(component: Component, built: object) -> None:
+def _check_interface(component: Component, built: object, interface: type) -> None:
     """Types are a type checker's affair; what is missing or takes other arguments would fail amid a step."""
-    interface = ChannelTransport if "channels" in component.capabilities else INTERFACES[component.kind]
     due = {name: member for name, member in vars(interface).items() if _is_due(interface, name, member)}
     methods = {name: member for name, member in due.items() if inspect.isfunction(member)}
     missing = [

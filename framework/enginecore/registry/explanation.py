@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from enginecore.plugin import Kind
 from enginecore.registry.record import PluginRecord
 from enginecore.registry.spelling import closest
 
 
-def explain_absence(kind: Kind, name: str, plugins: Sequence[PluginRecord]) -> str:
+def explain_absence(kind: str, name: str, plugins: Sequence[PluginRecord]) -> str:
     """Nobody offers it: what is offered, what is spelt alike, and what is left out, with the likeliest traceback."""
     active = [record for record in plugins if record.status == "active"]
     offered = sorted({c.name for record in active for c in record.components if c.kind == kind})
@@ -32,7 +31,7 @@ def _folded(text: str) -> str:
     return text.lower().replace("_", "-")
 
 
-def explain_duplicates(kind: Kind, name: str, records: Sequence[PluginRecord]) -> str:
+def explain_duplicates(kind: str, name: str, records: Sequence[PluginRecord]) -> str:
     """Several offer it: who, and how to choose."""
     origins = " and ".join(record.origin for record in records)
     return f"{kind} {name!r} is offered by {origins}; leave one out with plugins.block, or uninstall it"

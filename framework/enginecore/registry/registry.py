@@ -3,12 +3,15 @@
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pluggy
 
 from enginecore.errors import PluginError
-from enginecore.plugin import Component, HookSpecs, Kind
+from enginecore.kinds import KINDS
+from enginecore.plugin import Component, HookSpecs, KindSpec
+from enginecore.registry.component import build_component
 from enginecore.registry.discovery import Candidate, check_names, find_candidates, refusal
 from enginecore.registry.explanation import explain_absence, explain_duplicates
 from enginecore.registry.located import Located, locate
@@ -34,6 +37,7 @@ class Registry:
     ) -> None:
         self.plugins = tuple(plugins)
         self.observers = observers
+        self.kinds: Mapping[str, KindSpec] = MappingProxyType({kind.name: kind for kind in KINDS})
         self._allow = None if allow is None else tuple(allow)
         self._block = tuple(block)
         self._located = tuple(located)
@@ -85,7 +89,7 @@ class Registry:
             distribution="argument",
             version="",
             status="active",
-            components=checked_components([item.component for item in located]),
+            components=checked_components([item.component for item in located], self.kinds),
         )
         return Registry(
             [*self.plugins, record],
@@ -103,17 +107,17 @@ class Registry:
         return tuple(record for record in self.plugins if record.status == "failed")
 
     @property
-    def conflicts(self) -> Mapping[tuple[Kind, str], tuple[PluginRecord, ...]]:
+    def conflicts(self) -> Mapping[tuple[str, str], tuple[PluginRecord, ...]]:
         """Components that several active plugins offer, and which: nobody can have them."""
         return {key: tuple(offers) for key, offers in self._offers().items() if len(offers) > 1}
 
-    def components(self, kind: Kind) -> tuple[Component, ...]:
+    def components(self, kind: str) -> tuple[Component, ...]:
         """All active components of a kind, in order of discovery; one name may be there twice."""
         return tuple(
             c for record in self.plugins if record.status == "active" for c in record.components if c.kind == kind
         )
 
-    def get(self, kind: Kind, name: str) -> Component:
+    def get(self, kind: str, name: str) -> Component:
         """The component that `<kind>.use = "<name>"` asks for.
 
         Raises:
@@ -127,12 +131,24 @@ class Registry:
             raise PluginError(explain_duplicates(kind, name, offers))
         return next(c for c in offers[0].components if (c.kind, c.name) == (kind, name))
 
-    def _offers(self) -> dict[tuple[Kind, str], list[PluginRecord]]:
-        offers: dict[tuple[Kind, str], list[PluginRecord]] = {}
+    def _offers(self) -> dict[tuple[str, str], list[PluginRecord]]:
+        offers: dict[tuple[str, str], list[PluginRecord]] = {}
         for record in self.plugins:
             for component in record.components if record.status == "active" else ():
                 offers.setdefault((component.kind, component.name), []).append(record)
         return offers
+
+    # -- building ----------------------------------------------------------------------------------
+
+    def build(self, component: Component, settings: Any, context: Any) -> Any:
+        """Call a component's factory, and check that the result is what its kind says.
+
+        Raises:
+            EngineCoreError: raised by the factory on purpose.
+            PluginError: the factory raises something else, or its result does not fill the kind's interface.
+        """
+        interface = self.kinds[component.kind].interface_for(component.capabilities)
+        return build_component(component, settings, context, interface)
 
     # -- other processes ---------------------------------------------------------------------------
 
@@ -178,7 +194,7 @@ def _load(candidate: Candidate, manager: pluggy.PluginManager, allow: Sequence[s
         if manager.is_registered(plugin):
             raise PluginError(f"module {plugin.__name__} is registered already, as {manager.get_name(plugin)}")
         manager.register(plugin, candidate.key)
-        components = offered_components(manager, plugin)
+        components = offered_components(manager, plugin, {kind.name: kind for kind in KINDS})
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # plugins also raise SystemExit, and what they raise may derive from nothing else

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, get_args
@@ -11,7 +11,7 @@ import pluggy
 from pydantic import BaseModel
 
 from enginecore.errors import PluginError
-from enginecore.plugin import CAPABILITIES, KINDS, Component, HookSpecs
+from enginecore.plugin import Component, HookSpecs, KindSpec
 from enginecore.registry.spelling import closest
 
 HOOKS = tuple(name for name in vars(HookSpecs) if name.startswith("enginecore_"))
@@ -71,7 +71,9 @@ def _check_unmarked(name: str, value: Any) -> None:
 # -- components ------------------------------------------------------------------------------------
 
 
-def offered_components(manager: pluggy.PluginManager, plugin: object) -> tuple[Component, ...]:
+def offered_components(
+    manager: pluggy.PluginManager, plugin: object, kinds: Mapping[str, KindSpec]
+) -> tuple[Component, ...]:
     """Ask one registered plugin for its components, and check them.
 
     Raises:
@@ -82,10 +84,10 @@ def offered_components(manager: pluggy.PluginManager, plugin: object) -> tuple[C
         return ()
     others = [other for other in manager.get_plugins() if other is not plugin]
     results: list[Any] = manager.subset_hook_caller(_COMPONENTS, remove_plugins=others)()
-    return checked_components(results[0] if results else None)  # pluggy leaves None out
+    return checked_components(results[0] if results else None, kinds)  # pluggy leaves None out
 
 
-def checked_components(offered: Any) -> tuple[Component, ...]:
+def checked_components(offered: Any, kinds: Mapping[str, KindSpec]) -> tuple[Component, ...]:
     """The components of one plugin, each checked, no two alike.
 
     Raises:
@@ -96,7 +98,7 @@ def checked_components(offered: Any) -> tuple[Component, ...]:
     components = tuple(offered)
     seen: set[tuple[str, str]] = set()
     for component in components:
-        _check_component(component)
+        _check_component(component, kinds)
         # the environment knows neither case nor dashes
         key = (component.kind, component.name.lower().replace("-", "_"))
         if key in seen:
@@ -105,11 +107,11 @@ def checked_components(offered: Any) -> tuple[Component, ...]:
     return components
 
 
-def _check_component(component: Any) -> None:
+def _check_component(component: Any, kinds: Mapping[str, KindSpec]) -> None:
     if not isinstance(component, Component):
         raise PluginError(f"enginecore_components() must return Components; one of them is {component!r}")
-    if component.kind not in KINDS:
-        hint = closest(str(component.kind), KINDS) or f"; the kinds are {', '.join(KINDS)}"
+    if component.kind not in kinds:
+        hint = closest(str(component.kind), kinds) or f"; the kinds are {', '.join(kinds)}"
         raise PluginError(f"component {component.name!r} has the unknown kind {component.kind!r}{hint}")
     if not isinstance(component.name, str) or not _NAME.fullmatch(component.name):
         raise PluginError(
@@ -119,20 +121,20 @@ def _check_component(component: Any) -> None:
     if component.name in _RESERVED:
         raise PluginError(f"{component.kind} {component.name!r}: this name is reserved, choose another one")
     what = f"{component.kind} {component.name!r}"
-    _check_capabilities(what, component)
+    _check_capabilities(what, component, kinds[component.kind])
     _check_factory(what, component.factory)
     _check_settings(what, component.settings)
     if not isinstance(component.summary, str) or "\n" in component.summary:
         raise PluginError(f"{what}: summary must be one line of text, not {component.summary!r}")
 
 
-def _check_capabilities(what: str, component: Component) -> None:
-    known, words = CAPABILITIES[component.kind], component.capabilities
+def _check_capabilities(what: str, component: Component, kind: KindSpec) -> None:
+    known, words = kind.capabilities, component.capabilities
     if not isinstance(words, frozenset):
         raise PluginError(f"{what}: capabilities must be a frozenset of words, not {words!r}")
     for word in words:
         if word not in known:
-            hint = closest(str(word), known) or f"; for {component.kind} these are known: {sorted(known)}"
+            hint = closest(str(word), known) or f"; for {kind.name} these are known: {sorted(known)}"
             raise PluginError(f"{what} declares the unknown capability {word!r}{hint}")
 
 

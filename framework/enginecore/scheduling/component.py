@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel, create_model
 
 from enginecore.errors import PluginError
-from enginecore.plugin import CAPABILITIES, Component, ComponentSettings, SchedulerContext
+from enginecore.kinds import SCHEDULER
+from enginecore.plugin import Component, ComponentSettings, SchedulerContext
 from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
 from enginecore.scheduling.policy import SchedulingPolicy
 
@@ -52,9 +53,7 @@ def policy_component(
         name=name,
         factory=PolicyFactory(policy),
         settings=settings or _settings_of(policy),
-        capabilities=CAPABILITIES["scheduler"]
-        if _leaves_victims_open(policy)
-        else CAPABILITIES["scheduler"] - {"victim"},
+        capabilities=_capabilities_of(policy),
         summary=summary or (inspect.getdoc(policy) or "").partition("\n")[0],
     )
 
@@ -73,9 +72,10 @@ def _settings_of(policy: Callable[..., SchedulingPolicy]) -> type[BaseModel]:
     return create_model("PolicySettings", __base__=ComponentSettings, **fields)
 
 
-def _leaves_victims_open(policy: Callable[..., SchedulingPolicy]) -> bool:
-    """Whether the victim component has a say: a policy that overrides `victim` decides alone."""
-    return getattr(policy, "victim", None) is SchedulingPolicy.victim
+def _capabilities_of(policy: Callable[..., SchedulingPolicy]) -> frozenset[str]:
+    """All of a scheduler's, except that a policy that overrides `victim` uses no victim component."""
+    overrides_victim = getattr(policy, "victim", None) is not SchedulingPolicy.victim
+    return frozenset(SCHEDULER.capabilities) - ({"victim"} if overrides_victim else set())
 
 
 def _check_methods(policy: Callable[..., SchedulingPolicy]) -> None:

@@ -1,8 +1,7 @@
-"""Settings: what an engine is told, where each value came from, and one typed table per loaded component."""
+"""The settings of an engine: values, where each came from, and one typed table per loaded component."""
 
 from enginecore.settings.loading import Loaded, load_registry, load_settings, restore_settings
 from enginecore.settings.model import (
-    TABLES,
     ComponentTable,
     DebugSettings,
     EngineSettings,
@@ -13,7 +12,6 @@ from enginecore.settings.model import (
 from enginecore.settings.sources import Layer, parse_overrides
 
 __all__ = [
-    "TABLES",
     "ComponentTable",
     "DebugSettings",
     "EngineSettings",

@@ -5,14 +5,15 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from enginecore.errors import ConfigurationError
 from enginecore.plugin import Component
 from enginecore.registry import Registry
-from enginecore.settings.model import TABLES, ComponentTable, EngineSettings, PluginSettings, settings_model
+from enginecore.registry.spelling import closest
+from enginecore.settings.model import ComponentTable, EngineSettings, PluginSettings, settings_model
 from enginecore.settings.problems import configuration_error, explain_unknown, problems_of, problems_of_choice
 from enginecore.settings.sentences import Problem
 from enginecore.settings.sources import (
@@ -23,6 +24,7 @@ from enginecore.settings.sources import (
     arguments_layer,
     environment_layer,
     file_layer,
+    model_of,
     overlay,
 )
 
@@ -43,6 +45,16 @@ class Loaded:
     settings: EngineSettings
     registry: Registry
     sources: Mapping[str, str]
+
+    def build(self, kind: str, context: Any) -> Any:
+        """Build the component that the settings choose for a kind.
+
+        Raises:
+            EngineCoreError: raised by its factory on purpose.
+            PluginError: there is no such component, or it cannot be built, or is not what its kind says.
+        """
+        choice = self.settings.component(kind)
+        return self.registry.build(self.registry.get(kind, choice.name), choice.settings, context)
 
     def to_plain(self) -> dict[str, Any]:
         """Plain JSON-able data, from which `restore_settings` makes this again in another process.
@@ -114,7 +126,19 @@ def load_registry(
     Raises:
         ConfigurationError: as `load_settings`, for `plugins.*` and for keys that do not exist at the top level.
     """
-    return _discover(_Sources.read(arguments, config_file, environ))
+    sources = _Sources.read(arguments, config_file, environ)
+    registry = _discover(sources)
+    _check_top_level(sources, registry)
+    return registry
+
+
+def _check_top_level(sources: "_Sources", registry: Registry) -> None:
+    model = settings_model(registry)
+    layers = sources.layers(model)
+    unknown = [(str(key),) for key in layers.values if key not in model.model_fields]
+    if unknown:
+        problems = [Problem(path, explain_unknown(path, layers.values, model, registry)) for path in unknown]
+        raise configuration_error(problems, layers)
 
 
 def _discover(sources: "_Sources") -> Registry:
@@ -156,10 +180,14 @@ class _FirstPass(BaseModel):
 
 
 def _read_plugins(layers: Layers) -> PluginSettings:
-    """First pass. Nothing is imported on behalf of settings whose top level is wrong."""
+    """First pass. Nothing is imported on behalf of settings that may have meant `plugins`.
+
+    Other keys wait for the second pass: plugins bring tables of their own.
+    """
     values = layers.values
     unknown = [str(key) for key in values if key not in EngineSettings.model_fields]
-    problems = [Problem((key,), explain_unknown((key,), values, EngineSettings)) for key in unknown]
+    meant = [key for key in unknown if key in PluginSettings.model_fields or closest(key, ["plugins"])]
+    problems = [Problem((key,), explain_unknown((key,), values, EngineSettings)) for key in meant]
     try:
         first = _FirstPass.model_validate(values)
     except ValidationError as error:
@@ -184,8 +212,11 @@ def _read_all(layers: Layers, model: type[EngineSettings], registry: Registry) -
 
 def _with_chosen_tables(values: Values, model: type[EngineSettings]) -> Values:
     """A component that is chosen has a table, if need be an empty one: so its required settings are missed."""
-    for table in TABLES.values():
-        fields = cast(type[ComponentTable], model.model_fields[table].annotation).model_fields
+    for table, field in model.model_fields.items():
+        kind_table = model_of(field.annotation)
+        if kind_table is None or not issubclass(kind_table, ComponentTable):
+            continue
+        fields = kind_table.model_fields
         given = values.get(table, {})
         name = given.get("use", fields["use"].default) if isinstance(given, Mapping) else None
         if isinstance(name, str) and name in fields and name != "use":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -17,29 +17,23 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from enginecore.errors import ConfigurationError
-from enginecore.plugin import Component, Kind
+from enginecore.plugin import Component, KindSpec
 from enginecore.registry import Registry
 from enginecore.registry.validation import has_defaults
 from enginecore.settings.values import KVCacheMemory, MaxModelLen
 
-TABLES: dict[Kind, str] = {
-    "scheduler": "scheduler",
-    "victim": "victim",
-    "kv_cache_manager": "kv_cache_manager",
-    "eviction": "eviction",
-    "executor": "executor",
-    "transport": "transport",
-    "tokenizer": "tokenization",
-}
-"""The table of each kind. `tokenizer` itself is the path of a tokenizer, as in everybody's scripts."""
-
 
 class ComponentTable(BaseModel):
-    """One kind's table: `use` names the component that runs, and a table of its name holds its settings."""
+    """One kind's table: `use` names the component that runs, and a table of its name holds its settings.
+
+    Attributes:
+        kind: Name of the kind.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    use: str
+    kind: ClassVar[str]
+    use: str | None
 
 
 class PluginSettings(BaseModel):
@@ -65,33 +59,47 @@ class DebugSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What runs for one kind.
+    """The component that the settings choose for one kind.
 
     Attributes:
-        kind: Which.
-        table: Its table.
+        kind: Name of the kind.
+        table: The kind's settings table.
     """
 
-    kind: Kind
+    kind: str
     table: ComponentTable
 
     @property
     def name(self) -> str:
-        """The component that `use` names, whether it is there or not: see `Registry.get`."""
+        """The component that `use` names, whether it exists or not: see `Registry.get`.
+
+        Raises:
+            ConfigurationError: `use` is unset, and the kind has no default.
+        """
+        if self.table.use is None:
+            raise ConfigurationError(f"no {self.kind} is chosen: set the key `use` of its table")
         return self.table.use
 
     @property
     def settings(self) -> Any:
-        """An instance of the component's own settings model.
+        """Settings of the chosen component: an instance of its own settings model.
 
         Raises:
             ConfigurationError: these settings were made without that component.
         """
-        settings = getattr(self.table, self.name) if self.name in type(self.table).model_fields else None
+        return self.settings_of(self.name)
+
+    def settings_of(self, name: str) -> Any:
+        """Settings of the component `name` of this kind, chosen or not: an instance of its own settings model.
+
+        Raises:
+            ConfigurationError: these settings were made without that component, or it requires settings that are
+                not set.
+        """
+        settings = getattr(self.table, name) if name in type(self.table).model_fields else None
         if not isinstance(settings, BaseModel):
             raise ConfigurationError(
-                f"these settings hold no table for {self.kind} {self.name!r}: no plugin that offers it was loaded "
-                "with them"
+                f"these settings hold no table for {self.kind} {name!r}: no plugin that offers it was loaded with them"
             )
         return settings
 
@@ -100,7 +108,7 @@ class EngineSettings(BaseSettings):
     """All settings of an engine. Frozen: what is found out at run time is never written back.
 
     An instance is just its values: constructing one reads neither environment nor files. `load_settings` does, and
-    gives a subclass of this with one more typed table per loaded component.
+    gives an instance of the subclass that `settings_model` makes, with a table per kind of component.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, title="enginecore settings")
@@ -146,14 +154,6 @@ class EngineSettings(BaseSettings):
     plugins: PluginSettings = PluginSettings()
     debug: DebugSettings = DebugSettings()
 
-    scheduler: ComponentTable = ComponentTable(use="fcfs")
-    victim: ComponentTable = ComponentTable(use="worst_rank")
-    kv_cache_manager: ComponentTable = ComponentTable(use="paged")
-    eviction: ComponentTable = ComponentTable(use="lru")
-    executor: ComponentTable = ComponentTable(use="single")
-    transport: ComponentTable = ComponentTable(use="inproc")
-    tokenization: ComponentTable = ComponentTable(use="auto")
-
     @classmethod
     def settings_customise_sources(
         cls,
@@ -179,9 +179,20 @@ class EngineSettings(BaseSettings):
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return settings
 
-    def component(self, kind: Kind) -> Selection:
-        """Which component runs for a kind, and its own settings."""
-        return Selection(kind, getattr(self, TABLES[kind]))
+    def component(self, kind: str) -> Selection:
+        """Which component runs for a kind, and its own settings.
+
+        Raises:
+            ConfigurationError: these settings have no table for this kind: no plugin that brings it was loaded with
+                them, or components of this kind are not chosen by the engine's settings.
+        """
+        for name in type(self).model_fields:
+            table = getattr(self, name)
+            if isinstance(table, ComponentTable) and table.kind == kind:
+                return Selection(kind, table)
+        raise ConfigurationError(
+            f"these settings hold no table for {kind}: no plugin that brings it was loaded with them"
+        )
 
 
 def _switches(raw: Any, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -195,26 +206,29 @@ def _switches(raw: Any, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tup
 
 
 def settings_model(registry: Registry) -> type[EngineSettings]:
-    """`EngineSettings` with a typed table for every component of `registry`.
+    """`EngineSettings` with a table for every kind of `registry`, which has a typed table for every component.
 
-    A component that is offered twice has no table: nobody can say whose settings it would hold.
+    A component that is offered twice has no table: its settings might be of either.
     """
     fields: dict[str, Any] = {}
-    for kind, table in TABLES.items():
-        model = _table_model(kind, table, registry.components(kind))
-        fields[table] = (model, model.model_validate({}))
+    for kind in registry.kinds.values():
+        if kind.table is not None:
+            model = _table_model(kind, kind.table, registry.components(kind.name))
+            fields[kind.table] = (model, model.model_validate({}))
     return create_model("EngineSettings", __base__=EngineSettings, **fields)
 
 
-def _table_model(kind: Kind, table: str, components: tuple[Component, ...]) -> type[ComponentTable]:
+def _table_model(kind: KindSpec, table: str, components: tuple[Component, ...]) -> type[ComponentTable]:
     names = [component.name for component in components]
     fields: dict[str, Any] = {
         component.name: _component_field(component) for component in components if names.count(component.name) == 1
     }
-    default = EngineSettings.model_fields[table].default.use
-    use = Field(default=default, description=f"Which {kind} runs: {', '.join(fields) or 'none is loaded'}.")
+    use = Field(default=kind.default, description=f"Which {kind.name} runs: {', '.join(fields) or 'none is loaded'}.")
+    use_type: Any = str if kind.default is not None else str | None
     title = "".join(word.capitalize() for word in table.split("_"))
-    return create_model(f"{title}Table", __base__=ComponentTable, use=(str, use), **fields)
+    model = create_model(f"{title}Table", __base__=ComponentTable, use=(use_type, use), **fields)
+    model.kind = kind.name
+    return model
 
 
 def _component_field(component: Component) -> tuple[Any, Any]:

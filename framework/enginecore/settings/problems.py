@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import BaseModel, ValidationError
 
 from enginecore.errors import ConfigurationError, PluginError
-from enginecore.plugin import Kind
 from enginecore.registry import Registry
 from enginecore.registry.spelling import closest
-from enginecore.settings.model import TABLES
+from enginecore.settings.model import ComponentTable
 from enginecore.settings.sentences import Path, Problem, describe_problem, find_problems, look_up
 from enginecore.settings.sources import Layers, Values, model_of
 
@@ -34,23 +33,24 @@ def problems_of(
         registry: To explain tables of components that are not there.
     """
     problems = find_problems(error, values, lambda path: explain_unknown(path, values, model, registry))
-    return [_with_use(problem) for problem in problems]
+    return [_with_use(problem, model) for problem in problems]
 
 
-def _with_use(problem: Problem) -> Problem:
+def _with_use(problem: Problem, model: type[BaseModel]) -> Problem:
     """The table of a kind that is given as something else: `use` is the key that was meant."""
-    if len(problem.path) == 1 and problem.path[0] in TABLES.values():
-        return problem._replace(sentence=problem.sentence.replace("set its keys", f"set {problem.path[0]}.use", 1))
-    return problem
+    table = _model_at(model, problem.path)
+    if table is None or not issubclass(table, ComponentTable):
+        return problem
+    return problem._replace(sentence=problem.sentence.replace("set its keys", f"set {problem.path[0]}.use", 1))
 
 
 def explain_unknown(path: Path, values: Values, model: type[BaseModel], registry: Registry | None = None) -> str:
     """The sentence for a key that does not exist: the closest one that does, or why its component is not loaded."""
     parent = _model_at(model, path[:-1])
     if registry is not None and isinstance(look_up(values, path)[1], Mapping):
-        for kind, table in TABLES.items():
-            if path[:-1] == (table,):
-                return _explain_absent(registry, kind, path[-1])
+        for kind in registry.kinds.values():
+            if path[:-1] == (kind.table,):
+                return _explain_absent(registry, kind.name, path[-1])
     known, prefix = list(parent.model_fields if parent else ()), "".join(f"{key}." for key in path[:-1])
     homes = [".".join(home) for home in _keys(model, ()) if home[-1] == path[-1]]
     if homes:
@@ -59,7 +59,7 @@ def explain_unknown(path: Path, values: Values, model: type[BaseModel], registry
     return "no such setting" + (closest(path[-1], known, prefix) or f"; here these are known: {here}")
 
 
-def _explain_absent(registry: Registry, kind: Kind, name: str) -> str:
+def _explain_absent(registry: Registry, kind: str, name: str) -> str:
     try:
         registry.get(kind, name)
     except PluginError as error:
@@ -88,11 +88,12 @@ def _keys(model: type[BaseModel], path: Path) -> Iterator[Path]:
 def problems_of_choice(registry: Registry, values: Values) -> list[Problem]:
     """Problems of every `use` that was given and that names no component which can run."""
     problems: list[Problem] = []
-    for kind, table in TABLES.items():
-        given, name = look_up(values, (table, "use"))
+    for kind in registry.kinds.values():
+        path = (kind.table or "", "use")
+        given, name = look_up(values, path)
         if given and isinstance(name, str):
             try:
-                registry.get(kind, name)
+                registry.get(kind.name, name)
             except PluginError as error:
-                problems.append(Problem((table, "use"), str(error)))
+                problems.append(Problem(path, str(error)))
     return problems

@@ -15,7 +15,6 @@ from enginecore import scheduling
 from enginecore.errors import ConfigurationError, PluginError
 from enginecore.plugin import PLUGIN_API, Component
 from enginecore.registry.spelling import closest
-from enginecore.registry.validation import checked_components
 from enginecore.settings import load_registry
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
@@ -28,7 +27,10 @@ def new(
 ) -> None:
     """Write a package that offers a component into a new folder of its name: code, tests, and how to install it."""
     templates = Environment(
-        loader=PackageLoader("enginecore.cli"), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+        loader=PackageLoader("enginecore_conformance.commands"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
     )
     files = _files_of(templates, kind)
     words = _words(name)
@@ -86,11 +88,12 @@ def _taken_by(name: str, module: str, class_name: str) -> str | None:
         return f"would make a module {module}, which Python itself has a use for"
     if hasattr(scheduling, class_name):
         return f"would make a class {class_name}, as the toolkit has one"
+    registry = load_registry(environ={})
     try:
-        checked_components([Component(kind="scheduler", name=name, factory=lambda settings, context: None)])
+        registry.with_components([Component(kind="scheduler", name=name, factory=lambda settings, context: None)])
     except PluginError as error:
         return f"will not do ({error})"
-    for component in load_registry(environ={}).components("scheduler"):
+    for component in registry.components("scheduler"):
         if component.name.lower().replace("-", "_") == module:
             return f"is the name of a scheduler that is installed, {component.name!r}"
     if find_spec(module) is not None:

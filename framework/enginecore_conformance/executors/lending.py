@@ -16,7 +16,6 @@ from enginecore.clock import Clock, RealClock, VirtualClock
 from enginecore.errors import ConfigurationError
 from enginecore.interfaces import Executor, KVCacheConfig
 from enginecore.plugin import ExecutorContext
-from enginecore.registry.component import build_component
 from enginecore_conformance.executors.tiny_llama import write_tiny_llama
 from enginecore_conformance.subject import Options, Subject
 
@@ -149,8 +148,7 @@ class Lender:
         """A new one, beside that which stands."""
         context = self._context()
         before = {child.pid for child in psutil.Process().children()}
-        settings = self._subject.loaded.settings.component("executor").settings
-        executor: Executor = build_component(self._subject.component, settings, context)
+        executor: Executor = self._subject.loaded.build("executor", context)
         self._built.append(executor)
         if self._options.workers is not None:
             workers = tuple(self._options.workers(executor))

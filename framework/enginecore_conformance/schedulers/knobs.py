@@ -9,7 +9,6 @@ from pydantic.fields import FieldInfo
 
 from enginecore.errors import EngineCoreError
 from enginecore.plugin import Component
-from enginecore.settings import TABLES
 from enginecore_conformance.checks import Check, Violation
 from enginecore_conformance.parts import Parts
 from enginecore_conformance.schedulers.bench import SchedulerBench
@@ -99,7 +98,7 @@ class _Trials:
     def _run(self, changes: Mapping[str, Any], trace: Trace) -> Signature | None:
         """What was planned and said; None for settings that do not go with these limits."""
         subject = self._bench.subject
-        table = f"{TABLES[subject.component.kind]}.{subject.component.name}"
+        table = f"{subject.kind.table}.{subject.component.name}"
         try:
             loaded = (
                 subject.load({table: {**(subject.options.settings or {}), **changes}}) if changes else subject.loaded

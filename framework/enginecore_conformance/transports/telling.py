@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
+from enginecore.kinds import SCHEDULER
 from enginecore.messages import FinishReason
-from enginecore.plugin import CAPABILITIES, Component, ComponentSettings, SchedulerContext
+from enginecore.plugin import Component, ComponentSettings, SchedulerContext
 from enginecore.request import Request
 from enginecore.scheduling import ContinuousBatchingScheduler, Rank, RequestView, SchedulerView, SchedulingPolicy
 
@@ -49,6 +50,6 @@ TELLING = Component(
     kind="scheduler",
     name="telling",
     factory=_make,
-    capabilities=CAPABILITIES["scheduler"],
+    capabilities=frozenset(SCHEDULER.capabilities),
     summary="Tells what it was given. For checks of transports.",
 )

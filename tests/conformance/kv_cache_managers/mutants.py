@@ -7,8 +7,9 @@ from typing import Any
 
 from enginecore.errors import InvariantError
 from enginecore.interfaces import CachedPrefix
+from enginecore.kinds import KV_CACHE_MANAGER
 from enginecore.kv_cache import BlockHasher, BlockPoolManager, HashIndex
-from enginecore.plugin import CAPABILITIES, Component
+from enginecore.plugin import Component
 from enginecore_kv_cache.paged import PagedKVCacheManager
 
 MUTANTS: dict[str, Component] = {}
@@ -20,7 +21,7 @@ def _component(name: str, make: Any) -> Component:
         kind="kv_cache_manager",
         name=name.replace("_", "-"),
         factory=lambda settings, context: make(context),
-        capabilities=CAPABILITIES["kv_cache_manager"],
+        capabilities=frozenset(KV_CACHE_MANAGER.capabilities),
     )
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from enginecore.errors import InvariantError
-from enginecore.plugin import CAPABILITIES, Component, KVCacheManagerContext, SchedulerContext
+from enginecore.kinds import KV_CACHE_MANAGER, SCHEDULER
+from enginecore.plugin import Component, KVCacheManagerContext, SchedulerContext
 from enginecore.scheduling import ContinuousBatchingScheduler, Delay, RequestView, SchedulerView, SchedulingPolicy
 from enginecore_kv_cache.paged import PagedKVCacheManager
 from enginecore_schedulers.fcfs import Fcfs
@@ -101,7 +102,7 @@ def scheduler(
         kind="scheduler",
         name=name or name_of(parts[0]),
         factory=SchedulerAssembly(*parts, policy=policy),
-        capabilities=CAPABILITIES["scheduler"] - without,
+        capabilities=frozenset(SCHEDULER.capabilities) - without,
         summary=summary_of(parts[0]) if parts else "",
     )
 
@@ -112,7 +113,7 @@ def manager(*parts: type, name: str = "") -> Component:
         kind="kv_cache_manager",
         name=name or name_of(parts[0]),
         factory=ManagerAssembly(*parts),
-        capabilities=CAPABILITIES["kv_cache_manager"],
+        capabilities=frozenset(KV_CACHE_MANAGER.capabilities),
         summary=summary_of(parts[0]) if parts else "",
     )
 

@@ -2,7 +2,8 @@
 
 import torch
 
-from enginecore.plugin import CAPABILITIES, Component, ComponentSettings, SchedulerContext
+from enginecore.kinds import SCHEDULER
+from enginecore.plugin import Component, ComponentSettings, SchedulerContext
 from enginecore.scheduling import ContinuousBatchingScheduler
 from enginecore_schedulers.fcfs import Fcfs
 
@@ -16,6 +17,6 @@ COMPONENT = Component(
     kind="scheduler",
     name="imports_torch_at_load",
     factory=_make,
-    capabilities=CAPABILITIES["scheduler"],
+    capabilities=frozenset(SCHEDULER.capabilities),
     summary="The module of its factory imports torch.",
 )

@@ -9,8 +9,9 @@ import msgspec
 
 from enginecore.errors import InvalidRequestError, InvariantError
 from enginecore.interfaces import CachedPrefix
+from enginecore.kinds import SCHEDULER
 from enginecore.messages import EngineCoreOutput, FinishReason, SchedulerOutput
-from enginecore.plugin import CAPABILITIES, Component, ComponentSettings
+from enginecore.plugin import Component, ComponentSettings
 from enginecore.scheduling import ContinuousBatchingScheduler, SchedulingPolicy, policy_component
 from enginecore_conformance.chaos import Chaos
 from enginecore_schedulers.fcfs import Fcfs
@@ -29,7 +30,7 @@ def add(caught_by: str, make: Any, settings: Any = ComponentSettings) -> None:
         name=name.replace("_", "-"),
         factory=lambda settings, context: make(context),
         settings=settings,
-        capabilities=CAPABILITIES["scheduler"],
+        capabilities=frozenset(SCHEDULER.capabilities),
     )
 
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from enginecore.cli import build_app
 from enginecore.contracts import BrokenRule
 from enginecore.errors import ConfigurationError, EngineDeadError
-from enginecore.plugin import CAPABILITIES, Component
+from enginecore.kinds import SCHEDULER
+from enginecore.plugin import Component
 from enginecore.scheduling import ContinuousBatchingScheduler, policy_component
 from enginecore_conformance import check_component, parametrize, prepare
 from enginecore_conformance.checks import Violation
@@ -99,7 +100,7 @@ def test_opt_outs_are_strict_and_named():
 def test_capabilities_choose_the_checks():
     modest = Component(
         kind="scheduler", name="modest", factory=PLAIN.factory, settings=PLAIN.settings,
-        capabilities=CAPABILITIES["scheduler"] - {"prefix_caching", "victim", "batch_queue"},
+        capabilities=frozenset(SCHEDULER.capabilities) - {"prefix_caching", "victim", "batch_queue"},
     )  # fmt: skip
     everything = {str(item) for item in prepare(PLAIN)}
     chosen = {str(item) for item in prepare(modest)}
@@ -239,7 +240,7 @@ def broken(context):
 
 BROKEN = Component(
     kind="scheduler", name="broken", factory=lambda settings, context: broken(context),
-    capabilities=CAPABILITIES["scheduler"],
+    capabilities=frozenset(SCHEDULER.capabilities),
 )  # fmt: skip
 
 
