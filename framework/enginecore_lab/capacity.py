@@ -80,8 +80,8 @@ def find_capacity(
         raise ConfigurationError(f"the target must be a share above 0 and at most 1, got {target}")
     if not FINEST <= tolerance <= 1:
         raise ConfigurationError(f"the tolerance must be from {FINEST:g} to 1, got {tolerance}")
-    bench = ArmRunner(experiment, runner)
-    rate = bench.mean_rate()
+    arm_runs = ArmRunner(experiment, runner)
+    rate = arm_runs.mean_rate()
     found: list[Capacity] = []
     done = 0
 
@@ -93,7 +93,7 @@ def find_capacity(
             progress(done, done + left + others * done // (len(found) + 1))
 
     for number, arm in enumerate(experiment.arms):
-        factor, points = search(partial(_attainment, experiment, bench, number), target, tolerance, on_point)
+        factor, points = search(partial(_attainment, experiment, arm_runs, number), target, tolerance, on_point)
         found.append(_capacity(arm.name, factor, points, rate, target))
     return found
 
@@ -152,10 +152,10 @@ def _bracket(is_good: Callable[[float], bool], target: float) -> tuple[float, fl
     )
 
 
-def _attainment(experiment: Experiment, bench: ArmRunner, arm: int, factor: float) -> float:
+def _attainment(experiment: Experiment, arm_runs: ArmRunner, arm: int, factor: float) -> float:
     """Averaged over replicates."""
     compute, slo, window = METRICS["slo_attainment"].compute, experiment.slo.terms(), experiment.window.window()
-    runs = (bench.run(arm, replicate, factor) for replicate in range(experiment.replicates))
+    runs = (arm_runs.run(arm, replicate, factor) for replicate in range(experiment.replicates))
     return float(np.mean([compute(run, window, slo) for run in runs]))
 
 

@@ -19,9 +19,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from enginecore.registry.spelling import closest
-from enginecore_lab.judging import Margin
 from enginecore_lab.metrics import METRICS, Metric, Slo, Window
-from enginecore_lab.statistics import FEWEST_TO_RESAMPLE, LEVEL, Across
+from enginecore_lab.statistics import FEWEST_TO_RESAMPLE, LEVEL, Across, Margin
 from enginecore_lab.workloads.settings import WorkloadSettings
 from enginecore_lab.workloads.tables import Table
 
@@ -195,6 +194,11 @@ class Experiment(Table):
     def level(self) -> float:
         """Of intervals. With several candidates they are wider, so that all hold at once."""
         return 1 - (1 - LEVEL) / (len(self.arms) - 1)
+
+    @property
+    def needs_alone(self) -> bool:
+        """Whether a metric needs the time that each request takes alone."""
+        return any(metric.name.startswith("slowdown") for metric in self.metrics())
 
     def metrics(self) -> list[Metric]:
         """The primary one first, then the secondary ones."""

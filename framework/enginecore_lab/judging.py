@@ -1,4 +1,4 @@
-"""From measurements of every arm and replicate to verdicts."""
+"""Judgements: a verdict on each metric of each arm, from the measurements of a trial."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,12 @@ import msgspec
 import numpy as np
 
 from enginecore_lab.comparison import ArmComparison, Direction, Interval, MetricComparison
+from enginecore_lab.experiment import Experiment
 from enginecore_lab.measurement import Measurement
 from enginecore_lab.statistics import (
     LEVEL,
     Across,
+    Margin,
     VerdictRefused,
     difference,
     fewest_pairs,
@@ -24,6 +26,7 @@ from enginecore_lab.statistics import (
     relative_change,
     sign_flip_p,
 )
+from enginecore_lab.trial import TrialRecord
 
 MOST_SATURATED = 0.1
 """Share of replicates whose queue may only grow before latencies say more of a run's length than of the arm."""
@@ -49,23 +52,6 @@ class MetricFacts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Margin:
-    """Differences up to this do not matter.
-
-    Attributes:
-        size: A share of the baseline's mean, or in the metric's own unit.
-        is_relative: Which of the two.
-    """
-
-    size: float
-    is_relative: bool = True
-
-    def of(self, baseline_mean: float) -> float:
-        """In the metric's unit."""
-        return self.size * abs(baseline_mean) if self.is_relative else self.size
-
-
-@dataclass(frozen=True, slots=True)
 class Rules:
     """By what verdicts are reached.
 
@@ -82,7 +68,7 @@ class Rules:
     primary: MetricFacts
     primary_margin: Margin
     secondary: Sequence[MetricFacts] = ()
-    secondary_margin: Margin = Margin(0.02)
+    secondary_margin: Margin = field(default_factory=lambda: Margin(0.02))
     level: float = LEVEL
     seed: int = 0
     across: Across = "mean"
@@ -91,6 +77,36 @@ class Rules:
 
 Arm = Sequence[Measurement]
 """One measurement per replicate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """The verdicts of a trial.
+
+    Attributes:
+        comparisons: Each arm against the baseline.
+        noise_floors: Half width of each metric's A/A interval; empty where every run of an arm is the same.
+    """
+
+    comparisons: Sequence[ArmComparison]
+    noise_floors: Mapping[str, float]
+
+
+def judge_trial(experiment: Experiment, trial: TrialRecord) -> Judgements:
+    """Judge every arm of a trial against the baseline."""
+    primary, *secondary = experiment.metrics()
+    floors = noise_floors(*trial.repeats, [primary, *secondary])
+    rules = Rules(
+        primary=primary,
+        primary_margin=experiment.primary.margin_in_force(),
+        secondary=secondary,
+        secondary_margin=Margin(experiment.secondary.margin),
+        level=experiment.level(),
+        seed=experiment.seed,
+        across=experiment.across,
+        noise=floors,
+    )
+    return Judgements(judge_arms([arm.name for arm in experiment.arms], trial.arms, rules), floors)
 
 
 def judge_arms(names: Sequence[str], arms: Sequence[Arm], rules: Rules) -> list[ArmComparison]:

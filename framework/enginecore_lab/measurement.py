@@ -1,4 +1,4 @@
-"""What is kept of a run when its requests and steps are forgotten."""
+"""Measurements: the metrics of one run, and the few facts that verdicts need of it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from enginecore_lab.experiment import Experiment
 from enginecore_lab.metrics import Alone, Metric, MetricRefused, Slo, Window, is_saturated
 from enginecore_lab.run import Run
 from enginecore_lab.workload import Loop
@@ -21,21 +22,22 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """One arm's run of one replicate, in numbers. Small, so that it goes from process to process.
 
     Attributes:
-        values: By metric.
+        values: Values by metric, in the metrics' units.
         refused: Metrics without a value, and why.
         saturated: Whether the queue only grew.
-        num_requests: That were asked.
-        num_failed: That did not get all that they asked for: failed, aborted or unfinished. They count in all metrics.
-        fingerprint: Of all that happened, moment by moment: two runs with the same one are the same.
-        workload_hash: SHA-256 of what was asked.
-        workload: Its name.
-        loop: How requests came.
-        info: What was in force, as plain values.
+        num_requests: Requests of the workload.
+        num_failed: Requests that failed, were aborted or did not end. They count in all metrics.
+        fingerprint: SHA-256 of every moment of the run: two runs with the same one are the same.
+        workload_hash: SHA-256 of the workload.
+        workload: The workload's name.
+        loop: How requests arrived.
+        info: The engine's `EngineInfo` as plain values.
         settings: The arm's complete settings, as plain values.
         virtual: Whether time was simulated.
-        windows: Of a comparison on one workload only: values in windows of it, one after another, by metric.
-        first_failure: Which of those that failed was the first, and what the engine said; empty: there is none.
-        num_wrong_length: That ended with another number of tokens than they asked for: their latencies are no pairs.
+        windows: Values in consecutive windows of the workload, by metric; only with `replicates = 1`.
+        first_failure: The first request that failed, and the engine's message; empty: none failed.
+        num_wrong_length: Requests that ended with another number of tokens than they asked for: their latencies
+            cannot be paired.
     """
 
     values: dict[str, float]
@@ -55,6 +57,18 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     num_wrong_length: int = 0
 
 
+def measure_run(experiment: Experiment, run: Run, alone: Alone | None) -> Measurement:
+    """Measure a run of an experiment; `alone` as in `measure`."""
+    return measure(
+        run,
+        experiment.metrics(),
+        experiment.slo.terms(),
+        experiment.window.window(),
+        alone=alone,
+        in_windows=experiment.replicates == 1,
+    )
+
+
 def measure(
     run: Run,
     metrics: Iterable[Metric],
@@ -64,15 +78,15 @@ def measure(
     alone: Alone | None = None,
     in_windows: bool = False,
 ) -> Measurement:
-    """All that is kept of a run.
+    """Measure a run.
 
     Args:
-        run: A whole one.
-        metrics: To compute, where the run has them.
+        run: A finished run.
+        metrics: Metrics to compute, where the run has them.
         slo: What a good request is.
         window: Which requests count.
-        alone: Seconds that a request takes with an engine to itself; None: nobody asks for slowdowns.
-        in_windows: Also in windows of it.
+        alone: Seconds that a request takes with an engine to itself; None: no metric needs it.
+        in_windows: Also measure consecutive windows of the workload.
     """
     metrics = tuple(metrics)
     values, refused = compute_metrics(run, metrics, slo, window, alone)
@@ -99,7 +113,7 @@ def measure(
 def compute_metrics(
     run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Values by metric; and by metric why there is none."""
+    """Values by metric, and the reason by metric where there is none."""
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
     for metric in metrics:
@@ -113,7 +127,7 @@ def compute_metrics(
 def _in_windows(
     run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
 ) -> dict[str, list[float]]:
-    """By metric, where every window has it. What is of the whole run is the same in all: it has no windows."""
+    """Values in windows, by metric, where every window has one. Metrics of the whole run have no windows."""
     metrics = [metric for metric in metrics if not metric.is_of_run]
     found = [compute_metrics(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
     return {

@@ -35,6 +35,23 @@ class VerdictRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Margin:
+    """Differences up to this do not matter.
+
+    Attributes:
+        size: A share of the baseline's mean, or in the metric's own unit.
+        is_relative: Which of the two.
+    """
+
+    size: float
+    is_relative: bool = True
+
+    def of(self, baseline_mean: float) -> float:
+        """In the metric's unit."""
+        return self.size * abs(baseline_mean) if self.is_relative else self.size
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """From baseline to candidate.
 

@@ -1,86 +1,86 @@
-"""From verdicts to a whole `Comparison`: the sentence, and what a reader must know before believing it."""
+"""Summaries: a whole `Comparison` from measurements and verdicts, with its sentence and its warnings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from enginecore_lab.arms import load_arms
+from enginecore_lab import text
 from enginecore_lab.comparison import ArmComparison, ArmSummary, Comparison, MetricComparison
 from enginecore_lab.experiment import DEFAULT_SECONDARY, Experiment
-from enginecore_lab.judging import too_few_pairs
+from enginecore_lab.judging import Judgements, too_few_pairs
 from enginecore_lab.measurement import Measurement
-from enginecore_lab.report import text
 from enginecore_lab.result import REPEAT, now, versions
+from enginecore_lab.trial import TrialRecord
 
 Measured = Sequence[Sequence[Measurement]]
-"""By arm and replicate."""
+"""Measurements by arm and replicate."""
 
-_WORDS = {
-    "better": "is better than",
-    "worse": "is worse than",
-    "equivalent": "is as good as",
-    "undecided": "may be better or worse than",
-    "refused": "cannot be compared with",
+_CLAIMS = {
+    "better": "{candidate} is better than {baseline}",
+    "worse": "{candidate} is worse than {baseline}",
+    "equivalent": "{baseline} and {candidate} are equivalent",
+    "undecided": "{candidate} against {baseline} is inconclusive",
+    "refused": "{candidate} cannot be compared with {baseline}",
 }
 
 
-def summarize(
-    experiment: Experiment,
-    measured: Measured,
-    comparisons: Sequence[ArmComparison],
-    *,
-    floors: Mapping[str, float],
-    unsteady: Sequence[str],
-    command: str | None,
-) -> Comparison:
-    """The whole comparison.
+def summarize(experiment: Experiment, trial: TrialRecord, judgements: Judgements, *, command: str | None) -> Comparison:
+    """Sum up a trial and its verdicts.
 
     Args:
-        experiment: That was run.
-        measured: All of it.
-        comparisons: The verdicts.
-        floors: Half widths of A/A intervals, by metric; empty: every run of an arm is the same.
-        unsteady: Arms whose runs differ though time is simulated.
-        command: What repeats it.
+        experiment: The experiment that was run.
+        trial: Its measurements.
+        judgements: The verdicts on them.
+        command: The command that repeats it.
     """
-    first = measured[0][0]
+    first = trial.arms[0][0]
     names = [arm.name for arm in experiment.arms]
     return Comparison(
         name=experiment.name,
-        sentence=" ".join(sentence(names[0], each, experiment.replicates) for each in comparisons),
+        sentence=" ".join(sentence(names[0], each) for each in judgements.comparisons),
         loop=first.loop,
         virtual=first.virtual,
         replicates=experiment.replicates,
         seed=experiment.seed,
-        arms=[_arm(name, of_arm) for name, of_arm in zip(names, measured, strict=True)],
-        comparisons=list(comparisons),
-        noise_floor=floors.get(experiment.primary.metric, 0.0),
-        warnings=[*_warnings(experiment, measured, unsteady), *_few_pairs(experiment, comparisons)],
+        arms=[_arm(name, of_arm) for name, of_arm in zip(names, trial.arms, strict=True)],
+        comparisons=list(judgements.comparisons),
+        noise_floor=judgements.noise_floors.get(experiment.primary.metric, 0.0),
+        warnings=[
+            *_warnings(experiment, trial.arms, trial.unsteady),
+            *_few_pairs(experiment, judgements.comparisons),
+        ],
         experiment=experiment.plain(),
-        workload_hashes=[each.workload_hash for each in measured[0]],
-        versions=versions(load_arms(experiment)[0].registry),
+        workload_hashes=[each.workload_hash for each in trial.arms[0]],
+        versions=versions(trial.registry),
         command=command or REPEAT,
         created=now(),
     )
 
 
-def sentence(baseline: str, comparison: ArmComparison, replicates: int) -> str:
-    """The verdict on one arm."""
+def sentence(baseline: str, comparison: ArmComparison) -> str:
+    """The verdict on one arm: "In e2e_mean, a and b are equivalent: -0.3 % (95 % CI -0.8 to +0.2), within ..."."""
     metric = comparison.primary
-    claim = f"In {metric.metric}, {comparison.arm!r} {_WORDS[metric.verdict]} {baseline!r}"
+    names = {"baseline": _quoted(baseline), "candidate": _quoted(comparison.arm)}
+    claim = f"In {metric.metric}, {_CLAIMS[metric.verdict].format(**names)}"
     if metric.interval is None:
         return f"{claim}: {metric.reason}."
-    base, other = (text.quantity(text.mean(values), metric.unit) for values in (metric.baseline, metric.candidate))
-    interval = f"{text.level(metric.interval)} interval {text.interval(metric)}"
-    figures = f"{text.difference(metric)} ({base} to {other}; {interval}; {_pairs(replicates)})"
-    return f"{claim}: {figures}." if _is_plain(metric) else f"{claim}: {figures}; {metric.reason}."
+    return f"{claim}: {text.estimate(metric)}{_ending(metric)}."
 
 
-def _is_plain(metric: MetricComparison) -> bool:
-    return metric.verdict in ("better", "worse")
+def _quoted(name: str) -> str:
+    """A name as it stands in a sentence: one word stands for itself, others are quoted."""
+    return name if re.fullmatch(r"[\w.-]+", name) else repr(name)
 
 
-def _pairs(replicates: int) -> str:
-    return "one workload" if replicates == 1 else f"{replicates} pairs"
+def _ending(metric: MetricComparison) -> str:
+    size = text.quantity(metric.margin, metric.unit) if metric.relative_interval is None else text.margin(metric)
+    margin = f"the {size} margin"
+    match metric.verdict:
+        case "better" | "worse":
+            return f", beyond {margin}" if metric.margin else ""
+        case "equivalent":
+            return f", within {margin}" if metric.margin else ""
+    return f"; {metric.reason.replace('the margin', margin)}"
 
 
 def _arm(name: str, measured: Sequence[Measurement]) -> ArmSummary:
@@ -123,9 +123,7 @@ def _few_pairs(experiment: Experiment, comparisons: Sequence[ArmComparison]) -> 
 
 
 def _asked(experiment: Experiment) -> tuple[str, ...]:
-    """Secondary metrics that somebody asked for by name; of the default ones, which a result names too, nobody misses
-    one.
-    """
+    """Secondary metrics that the experiment names. Default ones, which a result names too, may be missing silently."""
     return experiment.secondary.metrics if experiment.secondary.metrics != DEFAULT_SECONDARY else ()
 
 

@@ -11,6 +11,7 @@ from enginecore_lab.arm_runs import ArmRunner, Progress, Runner
 from enginecore_lab.experiment import Experiment
 from enginecore_lab.pool import PoolKind, run_tasks
 from enginecore_lab.replay import replay
+from enginecore_lab.trial import measure_arm
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +70,13 @@ def run_sweep(
 
 
 def _run_cell(experiment: Experiment, runner: Runner, arm: int, factor: float) -> Cell:
-    bench = ArmRunner(experiment, runner)
-    replicates = range(experiment.replicates)
-    measured = [bench.measure(arm, replicate, factor) for replicate in replicates]
+    runs = ArmRunner(experiment, runner)
+    measured = [measure_arm(runs, experiment, arm, replicate, factor) for replicate in range(experiment.replicates)]
     metrics = dict.fromkeys(metric for each in measured for metric in each.values)
     return Cell(
         arm=experiment.arms[arm].name,
         factor=factor,
-        rate=factor * bench.mean_rate(),
+        rate=factor * runs.mean_rate(),
         metrics={metric: [each.values[metric] for each in measured if metric in each.values] for metric in metrics},
         saturated=sum(each.saturated for each in measured),
     )

@@ -47,7 +47,9 @@ def test_faster_steps_are_better_by_what_they_are_faster():
     assert primary.relative_interval is not None
     assert primary.relative_interval.low == primary.relative_interval.high == pytest.approx(-0.5)
     assert primary.p_value == 2 / 2**8
-    assert comparison.sentence.startswith("In e2e_mean, 'fast' is better than 'slow': -50.0 % (")
+    assert comparison.sentence == (
+        "In e2e_mean, fast is better than slow: -50.0 % (95 % CI -50.0 to -50.0), beyond the 2 % margin."
+    )
     assert (comparison.loop, comparison.virtual, comparison.replicates) == ("open", True, 8)
     assert comparison.noise_floor == 0.0
     assert comparison.warnings == []
@@ -90,6 +92,9 @@ def test_equal_arms_are_equivalent_and_that_is_said():
     comparison = compare(experiment(arms=[{"name": "a"}, {"name": "b"}])).comparison
     primary = comparison.comparisons[0].primary
     assert (primary.verdict, primary.difference, primary.p_value) == ("equivalent", 0.0, 1.0)
+    assert comparison.sentence == (
+        "In e2e_mean, a and b are equivalent: 0.0 % (95 % CI 0.0 to 0.0), within the 2 % margin."
+    )
     assert comparison.warnings == ["'b' has the same settings as 'a': this compares an arm with itself."]
 
 
@@ -209,7 +214,7 @@ def test_three_arms_share_the_error_rate():
     assert [each.primary.verdict for each in comparison.comparisons] == ["equivalent", "better"]
     intervals = [each.primary.interval for each in comparison.comparisons]
     assert [interval.level for interval in intervals if interval] == [0.975, 0.975]
-    assert comparison.sentence.count("; 97.5 % interval ") == 2
+    assert comparison.sentence.count(" (97.5 % CI ") == 2
 
 
 def trace(tmp_path, num_requests):

@@ -10,7 +10,7 @@ import yaml
 from enginecore.errors import ConfigurationError
 from enginecore_lab.arms import for_replicate, load_arms
 from enginecore_lab.experiment_file import load_experiment, parse_overrides
-from enginecore_lab.judging import Margin
+from enginecore_lab.statistics import Margin
 from tests.lab.small import experiment, values
 
 TOML = """

@@ -1,4 +1,4 @@
-"""`enginecore ab`: which configuration is better, and how sure that is."""
+"""`enginecore ab`: compare configurations on the same workloads."""
 
 import shlex
 from pathlib import Path
@@ -13,7 +13,7 @@ from enginecore_lab.commands.folders import make_writable
 from enginecore_lab.commands.progress import progress_bar
 from enginecore_lab.comparing import compare
 from enginecore_lab.experiment_file import load_experiment, parse_overrides
-from enginecore_lab.report import print_comparison, write_html
+from enginecore_lab.report import print_comparison, require_plots, write_html
 from enginecore_lab.result import to_json
 
 
@@ -30,7 +30,8 @@ def ab(
     """Run the arms of an experiment on the same workloads, and say which is better."""
     asked = load_experiment(experiment, parse_overrides(overrides or ()))
     folder = out if out is not None else Path(f"{experiment.stem}-result")
-    make_writable(folder)  # now: nothing is worse than hours of runs and no place for them
+    make_writable(folder)  # before hours of runs, not after them
+    require_plots()
     command = shlex.join(["enginecore", "ab", str(experiment), *(f"--set={text}" for text in overrides or ())])
     with progress_bar("Runs") as progress:
         outcome = compare(asked, progress=progress, jobs=jobs, command=command)

@@ -11,12 +11,12 @@ from rich.table import Table
 from enginecore.cli.options import AsJson
 from enginecore.errors import ConfigurationError
 from enginecore.registry.spelling import closest
+from enginecore_lab import text
 from enginecore_lab.commands.experiments import ExperimentFile, ExperimentOverrides, Jobs
 from enginecore_lab.commands.progress import progress_bar
 from enginecore_lab.experiment_file import load_experiment, parse_overrides
 from enginecore_lab.metrics import METRICS
 from enginecore_lab.pool import PoolKind
-from enginecore_lab.report import text
 from enginecore_lab.result import to_json
 from enginecore_lab.sweep import Cell, run_sweep
 

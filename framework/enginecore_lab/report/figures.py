@@ -1,58 +1,50 @@
-"""A picture of the page: plotly's data and layout as plain values, without colours of its own.
-
-Colours are names of variables of the page's style sheet, written `var(--name)`; the page's script puts in what they
-stand for, light or dark.
-"""
+"""A picture of the report: a plotly figure with its place, its title and its caption on the page."""
 
 import html
 import math
 from dataclasses import dataclass
 from typing import Any
 
+import plotly.graph_objects as go
+
+from enginecore_lab.report.palette import LIGHT, with_variables
 from enginecore_lab.report.series import Floats
-from enginecore_lab.report.text import quantity
-
-Trace = dict[str, Any]
-Layout = dict[str, Any]
-
-NUM_ARM_COLOURS = 6
-NUM_TENANT_COLOURS = 8
+from enginecore_lab.text import quantity
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Picture:
     """One picture.
 
     Attributes:
-        id: Of its place on the page, unique there.
-        title: Above it; plain text.
-        caption: Below it, what is to be seen and how it was counted; plain text.
-        height: In CSS pixels.
-        data: Plotly's traces.
-        layout: Plotly's layout.
+        id: The id of its place on the page, unique there.
+        title: Plain text above it.
+        caption: Plain text below it: what it shows and how that was counted.
+        height: CSS pixels.
+        figure: The figure, in the colours of the light scheme.
     """
 
     id: str
     title: str
     caption: str
     height: int
-    data: list[Trace]
-    layout: Layout
+    figure: go.Figure
+
+    def for_page(self) -> dict[str, Any]:
+        """Data and layout as plain values, with the page's variables as colours and without a template."""
+        values = self.figure.to_plotly_json()
+        values["layout"].pop("template", None)
+        return {"data": with_variables(values["data"]), "layout": with_variables(values["layout"])}
+
+
+def new_figure(*traces: go.Scatter | go.Bar) -> go.Figure:
+    """A figure without plotly's default template, for the page has its own."""
+    return go.Figure(traces, layout={"template": "none"})
 
 
 def plain(text: str) -> str:
     """A name as plotly shall show it: to the letter, never as markup."""
     return html.escape(text, quote=False)
-
-
-def arm_colour(index: int) -> str:
-    """Of an arm, by its place in the experiment."""
-    return f"var(--arm-{index % NUM_ARM_COLOURS})"
-
-
-def tenant_colour(index: int) -> str:
-    """Of a tenant, by its place among those shown."""
-    return f"var(--tenant-{index % NUM_TENANT_COLOURS})"
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
@@ -67,21 +59,21 @@ def time_unit(end: float) -> tuple[float, str]:
     return (60.0, "min") if end >= 300 else (1.0, "s")
 
 
-def row_label(text: str, row: float) -> dict[str, Any]:
-    """A label above a row of bars or intervals: beside it there is no room on a phone."""
-    return {
-        "text": text,
-        "x": 0,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": row,
-        "yanchor": "bottom",
-        "yshift": 7,
-        "showarrow": False,
-        "align": "left",
-        "bgcolor": "var(--panel)",
-        "borderpad": 0,
-    }
+def add_row_label(figure: go.Figure, text: str, row: float) -> None:
+    """Add a label above a row of bars or intervals: beside it there is no room on a phone."""
+    figure.add_annotation(
+        text=text,
+        x=0,
+        xref="paper",
+        xanchor="left",
+        y=row,
+        yanchor="bottom",
+        yshift=7,
+        showarrow=False,
+        align="left",
+        bgcolor=LIGHT["panel"],
+        borderpad=0,
+    )
 
 
 def rows_axis(count: int) -> dict[str, Any]:

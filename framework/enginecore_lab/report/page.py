@@ -2,20 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jinja2
+from plotly.offline import get_plotlyjs
 
+from enginecore_lab import text
 from enginecore_lab.comparison import Comparison
-from enginecore_lab.extras import require
-from enginecore_lab.report import run_figures, text, verdict_figures
-from enginecore_lab.report.figures import Figure
+from enginecore_lab.report import run_figures, verdict_figures
+from enginecore_lab.report.figures import Picture
+from enginecore_lab.report.palette import ASSETS, STYLE
 from enginecore_lab.report.run_figures import Runs
 from enginecore_lab.report.tables import arm_rows, as_json, metric_row, metric_rows, request_rows, setting_rows
 from enginecore_lab.run import Run
-
-_ASSETS = Path(__file__).parent / "assets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +30,12 @@ class Section:
 
     title: str
     lead: str
-    figures: list[Figure]
+    figures: list[Picture]
     columns: int = 2
 
 
-def write_html(comparison: Comparison, runs: Mapping[str, Run], path: Path) -> None:
-    """Write the report of a comparison.
-
-    Args:
-        comparison: What was found.
-        runs: By name of arm, one representative run each, all of the same workload. An arm without a run has no
-            pictures of what happened over time.
-        path: Where to; what is there is replaced.
-
-    Raises:
-        ConfigurationError: plotly is not installed.
-        ValueError: a run belongs to no arm, or the runs are of different workloads.
-    """
-    path.write_text(render(comparison, runs), encoding="utf-8")
-
-
 def render(comparison: Comparison, runs: Mapping[str, Run]) -> str:
-    """The page as text; arguments and errors as of `write_html`."""
+    """The page as text; arguments and errors as of `enginecore_lab.report.write_html`."""
     ordered = _in_order(comparison, runs)
     sections = [_verdict_section(comparison), *_run_sections(ordered)]
     figures = [figure for section in sections for figure in section.figures]
@@ -62,22 +45,22 @@ def render(comparison: Comparison, runs: Mapping[str, Run]) -> str:
         .render(
             comparison=comparison,
             sections=sections,
-            figures={figure.id: {"data": figure.data, "layout": figure.layout} for figure in figures},
+            figures={figure.id: figure.for_page() for figure in figures},
             arms=arm_rows(comparison, runs),
             runs=ordered,
             settings=setting_rows([arm.settings for arm in comparison.arms]),
             info=setting_rows([arm.info for arm in comparison.arms]),
-            plotly=require("plotly.offline").get_plotlyjs(),
-            style=(_ASSETS / "report.css").read_text(encoding="utf-8"),
-            script=(_ASSETS / "report.js").read_text(encoding="utf-8"),
+            plotly=get_plotlyjs(),
+            style=STYLE,
+            script=(ASSETS / "report.js").read_text(encoding="utf-8"),
         )
     )
 
 
 def _environment() -> jinja2.Environment:
-    """Everything is escaped but what the template calls safe: style, scripts, and nothing of a user's."""
+    """Templates that escape everything but style and scripts."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_ASSETS),
+        loader=jinja2.FileSystemLoader(ASSETS),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

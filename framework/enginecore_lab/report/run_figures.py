@@ -3,23 +3,22 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import plotly.graph_objects as go
 
 from enginecore_lab.metrics import samples
 from enginecore_lab.metrics.samples import TakeSamples
 from enginecore_lab.report.figures import (
-    Figure,
-    Layout,
-    Trace,
-    arm_colour,
+    Picture,
+    add_row_label,
     axis,
     log_ticks,
+    new_figure,
     plain,
-    row_label,
     rows_axis,
     spans_decades,
-    tenant_colour,
     time_unit,
 )
+from enginecore_lab.report.palette import LIGHT, arm_colour, tenant_colour
 from enginecore_lab.report.series import (
     Distribution,
     Floats,
@@ -33,17 +32,17 @@ from enginecore_lab.report.series import (
     tenant_service,
     time_edges,
 )
-from enginecore_lab.report.text import quantity
-from enginecore_lab.report.timeline import PHASES, outcome, segments, time_in_system, worst_requests
+from enginecore_lab.report.timeline import PHASES, Phase, Segment, outcome, segments, time_in_system, worst_requests
 from enginecore_lab.run import RequestRun, Run
+from enginecore_lab.text import quantity
 
 Runs = Sequence[tuple[str, int, Run]]
-"""Name of an arm, its place in the experiment, and its run."""
+"""The name of an arm, its place in the experiment, and its run."""
 
 _ROW_HEIGHT = 44
 
 
-def latencies(runs: Runs) -> list[Figure]:
+def latencies(runs: Runs) -> list[Picture]:
     """Distributions of TTFT, ITL and E2E latency, all arms in one picture each."""
     all_requests = "Share of all requests offered: a curve that ends below 100 % is short of those that failed."
     itl = "Gaps between the tokens of a request, of all requests together: long outputs weigh more."
@@ -54,34 +53,31 @@ def latencies(runs: Runs) -> list[Figure]:
     ]
 
 
-def _distribution(id: str, title: str, of: str, caption: str, runs: Runs, take: TakeSamples) -> Figure:
+def _distribution(id: str, title: str, of: str, caption: str, runs: Runs, take: TakeSamples) -> Picture:
     curves = {name: ecdf(take(run.requests, None)) for name, _, run in runs}
     shown = np.concatenate([np.empty(0), *(curve.values for curve in curves.values())])
     x_axis = axis("latency (s)", rangemode="tozero")
     if spans_decades(shown):
         positive = shown[shown > 0]
         x_axis = axis("latency") | log_ticks(float(positive.min()), float(positive.max()), "s")
-    traces = [_curve(name, index, curves[name]) for name, index, _ in runs]
-    layout: Layout = {
-        "hovermode": "closest",
-        "xaxis": x_axis,
-        "yaxis": axis(f"share of {of}", tickformat=".0%", range=[0, 1.02]),
-    }
-    return Figure(f"ecdf-{id}", title, caption, 340, traces, layout)
+    figure = new_figure(*(_curve(name, index, curves[name]) for name, index, _ in runs))
+    figure.update_layout(
+        hovermode="closest", xaxis=x_axis, yaxis=axis(f"share of {of}", tickformat=".0%", range=[0, 1.02])
+    )
+    return Picture(f"ecdf-{id}", title, caption, 340, figure)
 
 
-def _curve(name: str, index: int, curve: Distribution) -> Trace:
+def _curve(name: str, index: int, curve: Distribution) -> go.Scatter:
     points = zip(curve.values.tolist(), curve.shares.tolist(), strict=True)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": as_list(curve.values),
-        "y": as_list(curve.shares),
-        "line": {"color": arm_colour(index), "width": _width(index), "shape": "hv"},
-        "name": plain(name),
-        "hoverinfo": "text+name",
-        "hovertext": [f"{share:.2%} within {quantity(value, 's')}" for value, share in points],
-    }
+    return go.Scatter(
+        mode="lines",
+        x=as_list(curve.values),
+        y=as_list(curve.shares),
+        line={"color": arm_colour(index), "width": _width(index), "shape": "hv"},
+        name=plain(name),
+        hoverinfo="text+name",
+        hovertext=[f"{share:.2%} within {quantity(value, 's')}" for value, share in points],
+    )
 
 
 def _width(index: int) -> float:
@@ -89,7 +85,7 @@ def _width(index: int) -> float:
     return 1.6 if index else 3.2
 
 
-def over_time(runs: Runs) -> list[Figure]:
+def over_time(runs: Runs) -> list[Picture]:
     """Queue and KV usage, all arms in one picture each; what the batches held, one picture per arm."""
     edges = _common_edges(runs)
     divisor, unit = time_unit(edges[-1])
@@ -100,9 +96,9 @@ def over_time(runs: Runs) -> list[Figure]:
         ("queue", "Requests waiting", axis("requests", rangemode="tozero"), queue_length),
         ("kv", "KV cache in use", axis("share of blocks", tickformat=".0%", range=[0, 1.02]), kv_usage),
     ):
-        traces = [_line(name, index, of(run), edges, divisor) for name, index, run in runs]
-        layout: Layout = {"hovermode": "x unified", "xaxis": time_axis, "yaxis": y_axis}
-        figures.append(Figure(id, title, held, 300, traces, layout))
+        figure = new_figure(*(_line(name, index, of(run), edges, divisor) for name, index, run in runs))
+        figure.update_layout(hovermode="x unified", xaxis=time_axis, yaxis=y_axis)
+        figures.append(Picture(id, title, held, 300, figure))
     return figures + _batches(runs, edges)
 
 
@@ -114,18 +110,17 @@ def _middles(edges: Floats, divisor: float) -> list[float]:
     return as_list((edges[:-1] + edges[1:]) / 2 / divisor)
 
 
-def _line(name: str, index: int, levels: Levels, edges: Floats, divisor: float) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": _middles(edges, divisor),
-        "y": as_list(levels.mean(edges)),
-        "line": {"color": arm_colour(index), "width": _width(index)},
-        "name": plain(name),
-    }
+def _line(name: str, index: int, levels: Levels, edges: Floats, divisor: float) -> go.Scatter:
+    return go.Scatter(
+        mode="lines",
+        x=_middles(edges, divisor),
+        y=as_list(levels.mean(edges)),
+        line={"color": arm_colour(index), "width": _width(index)},
+        name=plain(name),
+    )
 
 
-def _batches(runs: Runs, edges: Floats) -> list[Figure]:
+def _batches(runs: Runs, edges: Floats) -> list[Picture]:
     """Two strips on one time axis: decodes are few beside a prompt, and would not be seen on its scale."""
     made = [
         (name, index, (prefill_tokens(run).mean(edges), decode_tokens(run).mean(edges))) for name, index, run in runs
@@ -134,35 +129,34 @@ def _batches(runs: Runs, edges: Floats) -> list[Figure]:
     return [_batch(name, index, parts, tops, edges) for name, index, parts in made]
 
 
-def _batch(name: str, index: int, parts: tuple[Floats, Floats], tops: list[float], edges: Floats) -> Figure:
+def _batch(name: str, index: int, parts: tuple[Floats, Floats], tops: list[float], edges: Floats) -> Picture:
     divisor, unit = time_unit(edges[-1])
-    layout: Layout = {
-        "hovermode": "x unified",
-        "showlegend": False,
-        "xaxis": axis(f"time ({unit})", range=[0, edges[-1] / divisor], anchor="y2"),
-    }
-    traces: list[Trace] = []
+    figure = new_figure()
+    figure.update_layout(
+        hovermode="x unified",
+        showlegend=False,
+        xaxis=axis(f"time ({unit})", range=[0, edges[-1] / divisor], anchor="y2"),
+    )
     for tokens, top, kind, place, domain in zip(
         parts, tops, ("prefill", "decode"), ("", "2"), ([0.54, 1], [0, 0.46]), strict=True
     ):
-        layout[f"yaxis{place}"] = axis(f"{kind} tokens", range=[0, top * 1.05], domain=domain)
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": _middles(edges, divisor),
-                "y": as_list(tokens),
-                "yaxis": f"y{place}",
-                "fill": "tozeroy",
-                "line": {"width": 1, "color": f"var(--{kind})"},
-                "name": f"{kind} tokens",
-            }
+        figure.update_layout({f"yaxis{place}": axis(f"{kind} tokens", range=[0, top * 1.05], domain=domain)})
+        figure.add_trace(
+            go.Scatter(
+                mode="lines",
+                x=_middles(edges, divisor),
+                y=as_list(tokens),
+                yaxis=f"y{place}",
+                fill="tozeroy",
+                line={"width": 1, "color": LIGHT[kind]},
+                name=f"{kind} tokens",
+            )
         )
     caption = "Tokens that the step under way computes, mean over time; none between steps. Equal axes for all arms."
-    return Figure(f"batch-{index}", f"Batches: {name}", caption, 340, traces, layout)
+    return Picture(f"batch-{index}", f"Batches: {name}", caption, 340, figure)
 
 
-def tenants(runs: Runs) -> list[Figure]:
+def tenants(runs: Runs) -> list[Picture]:
     """What each tenant had been given by when, one picture per arm; none where there is only one tenant."""
     edges = _common_edges(runs)
     served = [(name, index, tenant_service(run, edges)) for name, index, run in runs]
@@ -172,77 +166,79 @@ def tenants(runs: Runs) -> list[Figure]:
     return [_service(name, index, service, edges, highest) for name, index, service in served]
 
 
-def _service(name: str, index: int, service: Mapping[str, Floats], edges: Floats, highest: float) -> Figure:
+def _service(name: str, index: int, service: Mapping[str, Floats], edges: Floats, highest: float) -> Picture:
     divisor, unit = time_unit(edges[-1])
-    traces: list[Trace] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": [0.0, *as_list(edges[1:] / divisor)],
-            "y": [0.0, *as_list(given)],
-            "line": {"color": tenant_colour(place), "width": 2},
-            "name": plain(tenant),
-        }
-        for place, (tenant, given) in enumerate(service.items())
-    ]
-    layout: Layout = {
-        "hovermode": "x unified",
-        "xaxis": axis(f"time ({unit})", range=[0, edges[-1] / divisor]),
-        "yaxis": axis("weighted tokens served", range=[0, highest * 1.05]),
-    }
+    figure = new_figure()
+    for place, (tenant, given) in enumerate(service.items()):
+        figure.add_trace(
+            go.Scatter(
+                mode="lines",
+                x=[0.0, *as_list(edges[1:] / divisor)],
+                y=[0.0, *as_list(given)],
+                line={"color": tenant_colour(place), "width": 2},
+                name=plain(tenant),
+            )
+        )
+    figure.update_layout(
+        hovermode="x unified",
+        xaxis=axis(f"time ({unit})", range=[0, edges[-1] / divisor]),
+        yaxis=axis("weighted tokens served", range=[0, highest * 1.05]),
+    )
     caption = "Sum so far of prompt tokens, counted when first scheduled, and twice the output tokens."
-    return Figure(f"tenants-{index}", f"Service per tenant: {name}", caption, 320, traces, layout)
+    return Picture(f"tenants-{index}", f"Service per tenant: {name}", caption, 320, figure)
 
 
-def worst(runs: Runs) -> list[Figure]:
+def worst(runs: Runs) -> list[Picture]:
     """Timelines of the worst requests, one picture per arm, on equal axes."""
     found = [(name, index, run, worst_requests(run)) for name, index, run in runs]
     longest = max((time_in_system(each, run.makespan) for _, _, run, worst in found for each in worst), default=1.0)
     return [_timelines(name, index, run, requests, longest) for name, index, run, requests in found]
 
 
-def _timelines(name: str, index: int, run: Run, requests: Sequence[RequestRun], longest: float) -> Figure:
-    bars: dict[str, Trace] = {phase: _phase_trace(phase) for phase in PHASES}
+def _timelines(name: str, index: int, run: Run, requests: Sequence[RequestRun], longest: float) -> Picture:
+    figure = new_figure()
+    for phase in PHASES:
+        figure.add_trace(_phase_bars(run, requests, phase))
     for row, each in enumerate(requests):
-        for segment in segments(run, each):
-            trace = bars[segment.phase]
-            trace["x"].append(segment.end - segment.start)
-            trace["base"].append(segment.start - each.arrival)
-            trace["y"].append(row)
-            tokens = f", {segment.tokens:,} tokens" if segment.tokens else ""
-            trace["hovertext"].append(
-                f"{segment.phase} {quantity(segment.end - segment.start, 's')}{tokens}, from {segment.start:.6g} s"
-            )
-    for trace in bars.values():
-        trace["x"], trace["base"] = as_list(np.array(trace["x"])), as_list(np.array(trace["base"]))
-    layout: Layout = {
-        "barmode": "overlay",
-        "hovermode": "closest",
-        "xaxis": axis("time since arrival (s)", range=[0, (longest or 1.0) * 1.02]),
-        "yaxis": rows_axis(len(requests)),
-        "annotations": [row_label(_request_label(run, each), row - 0.12) for row, each in enumerate(requests)],
-    }
+        add_row_label(figure, _request_label(run, each), row - 0.12)
+    figure.update_layout(
+        barmode="overlay",
+        hovermode="closest",
+        xaxis=axis("time since arrival (s)", range=[0, (longest or 1.0) * 1.02]),
+        yaxis=rows_axis(len(requests)),
+    )
     caption = (
         "From their arrival on: requests that failed or did not end, if any, then those that were longest in the "
         "system. Lines in a prefill part its pieces."
     )
     height = 110 + _ROW_HEIGHT * max(len(requests), 1)
-    return Figure(f"worst-{index}", f"Worst requests: {name}", caption, height, list(bars.values()), layout)
+    return Picture(f"worst-{index}", f"Worst requests: {name}", caption, height, figure)
 
 
-def _phase_trace(phase: str) -> Trace:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "x": [],
-        "base": [],
-        "y": [],
-        "width": 0.36,
-        "marker": {"color": f"var(--{phase})", "line": {"color": "var(--panel)", "width": 0.6 * (phase == "prefill")}},
-        "name": phase,
-        "hoverinfo": "text",
-        "hovertext": [],
-    }
+def _phase_bars(run: Run, requests: Sequence[RequestRun], phase: Phase) -> go.Bar:
+    """The segments of one phase, of all requests, each in its request's row."""
+    found = [
+        (row, each.arrival, segment)
+        for row, each in enumerate(requests)
+        for segment in segments(run, each)
+        if segment.phase == phase
+    ]
+    return go.Bar(
+        orientation="h",
+        x=as_list(np.array([segment.end - segment.start for _, _, segment in found])),
+        base=as_list(np.array([segment.start - arrival for _, arrival, segment in found])),
+        y=[row for row, _, _ in found],
+        width=0.36,
+        marker={"color": LIGHT[phase], "line": {"color": LIGHT["panel"], "width": 0.6 * (phase == "prefill")}},
+        name=phase,
+        hoverinfo="text",
+        hovertext=[_segment_hover(segment) for _, _, segment in found],
+    )
+
+
+def _segment_hover(segment: Segment) -> str:
+    tokens = f", {segment.tokens:,} tokens" if segment.tokens else ""
+    return f"{segment.phase} {quantity(segment.end - segment.start, 's')}{tokens}, from {segment.start:.6g} s"
 
 
 def _request_label(run: Run, each: RequestRun) -> str:

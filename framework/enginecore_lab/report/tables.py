@@ -1,19 +1,24 @@
-"""Rows of the page's tables, every cell as it is shown."""
+"""Rows of the page's tables, every cell as text."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from enginecore_lab import text
 from enginecore_lab.comparison import ArmComparison, ArmSummary, Comparison, MetricComparison
-from enginecore_lab.report import text
 from enginecore_lab.report.timeline import outcome, time_in_system, worst_requests
 from enginecore_lab.run import RequestRun, Run
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One metric of an arm against the baseline."""
+    """One metric of an arm against the baseline.
+
+    Attributes:
+        verdict: As `MetricComparison` names it.
+        said: The verdict in a word for people.
+    """
 
     metric: str
     better: str
@@ -24,6 +29,7 @@ class MetricRow:
     p_value: str
     margin: str
     verdict: str
+    said: str
     reason: str
 
 
@@ -86,6 +92,7 @@ def metric_row(metric: MetricComparison) -> MetricRow:
         p_value=text.p_value(metric),
         margin=text.margin(metric),
         verdict=metric.verdict,
+        said=text.verdict(metric),
         reason=metric.reason,
     )
 

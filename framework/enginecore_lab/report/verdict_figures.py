@@ -3,16 +3,20 @@
 import math
 from collections.abc import Sequence
 
+import plotly.graph_objects as go
+
 from enginecore_lab.comparison import ArmComparison, Comparison, MetricComparison
-from enginecore_lab.report.figures import Figure, Layout, Trace, arm_colour, axis, plain, row_label, rows_axis
-from enginecore_lab.report.text import (
+from enginecore_lab.report.figures import Picture, add_row_label, axis, new_figure, plain, rows_axis
+from enginecore_lab.report.palette import LIGHT, arm_colour
+from enginecore_lab.text import (
     better_way,
     difference,
-    interval,
+    estimate,
     mean,
     quantity,
     relative_interval,
     relative_margin,
+    verdict,
 )
 
 WIDEST = 1.0
@@ -22,7 +26,7 @@ _ROW_HEIGHT = 44
 _ARROWS = {"lower": "↓", "higher": "↑"}
 
 
-def forest(comparison: Comparison, arm: ArmComparison, index: int) -> Figure:
+def forest(comparison: Comparison, arm: ArmComparison, index: int) -> Picture:
     """All metrics of one arm as relative differences with their intervals and margins.
 
     Args:
@@ -39,17 +43,19 @@ def forest(comparison: Comparison, arm: ArmComparison, index: int) -> Figure:
     if left_out:
         caption += f" Not drawn, for want of a finite baseline other than 0: {', '.join(left_out)}."
     span = _span(comparison)
-    traces = [_forest_row(metric, row, span) for row, metric in enumerate(metrics)]
-    layout: Layout = {
-        "showlegend": False,
-        "hovermode": "closest",
-        "xaxis": axis("difference from the baseline", tickformat="+.0~%", range=list(span), zeroline=True),
-        "yaxis": rows_axis(len(metrics)),
-        "shapes": [_margin_band(metric, row, span) for row, metric in enumerate(metrics)],
-        "annotations": [row_label(_forest_label(metric), row) for row, metric in enumerate(metrics)],
-    }
+    figure = new_figure()
+    figure.update_layout(
+        showlegend=False,
+        hovermode="closest",
+        xaxis=axis("difference from the baseline", tickformat="+.0~%", range=list(span), zeroline=True),
+        yaxis=rows_axis(len(metrics)),
+    )
+    for row, metric in enumerate(metrics):
+        figure.add_trace(_forest_row(metric, row, span))
+        _add_margin_band(figure, metric, row, span)
+        add_row_label(figure, _forest_label(metric), row)
     title = f"{arm.arm} against {comparison.arms[0].name}"
-    return Figure(f"forest-{index}", title, caption, 90 + _ROW_HEIGHT * max(len(metrics), 1), traces, layout)
+    return Picture(f"forest-{index}", title, caption, 90 + _ROW_HEIGHT * max(len(metrics), 1), figure)
 
 
 def _can_be_drawn(metric: MetricComparison) -> bool:
@@ -70,11 +76,11 @@ def _span(comparison: Comparison) -> tuple[float, float]:
 
 def _forest_label(metric: MetricComparison) -> str:
     name = f"<b>{plain(metric.metric)}</b> {_ARROWS[metric.direction]}"
-    return f"{name}  {difference(metric)}, {metric.verdict}".replace("-", "\N{MINUS SIGN}")
+    return f"{name}  {difference(metric)}, {verdict(metric)}".replace("-", "\N{MINUS SIGN}")
 
 
-def _forest_row(metric: MetricComparison, row: int, span: tuple[float, float]) -> Trace:
-    colour = f"var(--{metric.verdict})"
+def _forest_row(metric: MetricComparison, row: int, span: tuple[float, float]) -> go.Scatter:
+    colour = LIGHT[metric.verdict]
     ends = relative_interval(metric) or (metric.relative, metric.relative)
     points = [ends[0], metric.relative, ends[1]]
     symbols = ["line-ns", "diamond" if metric.interval else "diamond-open", "line-ns"]
@@ -82,44 +88,43 @@ def _forest_row(metric: MetricComparison, row: int, span: tuple[float, float]) -
         if not span[0] <= value <= span[1]:
             points[place] = max(span[0], min(value, span[1]))
             symbols[place] = "triangle-right" if value > 0 else "triangle-left"
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": points,
-        "y": [row] * 3,
-        "line": {"color": colour, "width": 3},
-        "marker": {"color": colour, "size": 11, "symbol": symbols, "line": {"color": colour, "width": 2}},
-        "hoverinfo": "text",
-        "hovertext": _forest_hover(metric),
-        "cliponaxis": False,
-    }
+    return go.Scatter(
+        mode="lines+markers",
+        x=points,
+        y=[row] * 3,
+        line={"color": colour, "width": 3},
+        marker={"color": colour, "size": 11, "symbol": symbols, "line": {"color": colour, "width": 2}},
+        hoverinfo="text",
+        hovertext=_forest_hover(metric),
+        cliponaxis=False,
+    )
 
 
 def _forest_hover(metric: MetricComparison) -> str:
     lines = [
         f"{plain(metric.metric)}, {better_way(metric)}",
         f"{quantity(mean(metric.baseline), metric.unit)} to {quantity(mean(metric.candidate), metric.unit)}",
-        f"difference {difference(metric)}, interval {interval(metric)}",
-        f"verdict: {metric.verdict}",
+        f"difference {estimate(metric)}",
+        f"verdict: {verdict(metric)}",
     ]
     return "<br>".join(lines)
 
 
-def _margin_band(metric: MetricComparison, row: int, span: tuple[float, float]) -> dict[str, object]:
+def _add_margin_band(figure: go.Figure, metric: MetricComparison, row: int, span: tuple[float, float]) -> None:
     margin = relative_margin(metric) or 0.0
-    return {
-        "type": "rect",
-        "x0": max(-margin, span[0]),
-        "x1": min(margin, span[1]),
-        "y0": row - 0.14,
-        "y1": row + 0.14,
-        "fillcolor": "var(--band)",
-        "line": {"width": 0},
-        "layer": "below",
-    }
+    figure.add_shape(
+        type="rect",
+        x0=max(-margin, span[0]),
+        x1=min(margin, span[1]),
+        y0=row - 0.14,
+        y1=row + 0.14,
+        fillcolor=LIGHT["band"],
+        line={"width": 0},
+        layer="below",
+    )
 
 
-def paired_scatter(comparison: Comparison) -> Figure:
+def paired_scatter(comparison: Comparison) -> Picture:
     """The primary metric of every replicate: baseline across, candidates up."""
     metrics = [arm.primary for arm in comparison.comparisons]
     values = [value for metric in metrics for value in (*metric.baseline, *metric.candidate) if math.isfinite(value)]
@@ -128,21 +133,22 @@ def paired_scatter(comparison: Comparison) -> Figure:
     room = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
     ends = [low - room, high + room]
     margin = metrics[0].margin if math.isfinite(metrics[0].margin) else 0.0
-    traces = _diagonal(ends, margin * factor)
+    figure = new_figure()
+    _add_diagonal(figure, ends, margin * factor)
     for index, arm in enumerate(comparison.comparisons, start=1):
-        traces.append(_pairs(arm, index, factor))
+        figure.add_trace(_pairs(arm, index, factor))
     name = f"{metrics[0].metric} ({unit})" if unit else metrics[0].metric
-    layout: Layout = {
-        "hovermode": "closest",
-        "xaxis": axis(f"baseline: {plain(name)}", range=ends),
-        "yaxis": axis(f"candidate: {plain(name)}", range=ends),
-    }
+    figure.update_layout(
+        hovermode="closest",
+        xaxis=axis(f"baseline: {plain(name)}", range=ends),
+        yaxis=axis(f"candidate: {plain(name)}", range=ends),
+    )
     below = "below" if metrics[0].direction == "lower" else "above"
     caption = (
         "One point per replicate: both arms had the same requests at the same times. On the line they are equal; the "
         f"band is the margin; {below} it the candidate is better."
     )
-    return Figure("pairs", f"{metrics[0].metric}, pair by pair", caption, 420, traces, layout)
+    return Picture("pairs", f"{metrics[0].metric}, pair by pair", caption, 420, figure)
 
 
 def _scale(values: Sequence[float], unit: str) -> tuple[float, str]:
@@ -151,42 +157,39 @@ def _scale(values: Sequence[float], unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
-def _diagonal(ends: list[float], margin: float) -> list[Trace]:
-    band = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [ends[0], ends[1], ends[1], ends[0], ends[0]],
-        "y": [ends[0] - margin, ends[1] - margin, ends[1] + margin, ends[0] + margin, ends[0] - margin],
-        "fill": "toself",
-        "fillcolor": "var(--band)",
-        "line": {"width": 0},
-        "name": "margin",
-        "hoverinfo": "skip",
-    }
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": ends,
-        "y": ends,
-        "line": {"color": "var(--muted)", "dash": "dot", "width": 1.5},
-        "name": "equal",
-        "hoverinfo": "skip",
-    }
-    return [band, line]
+def _add_diagonal(figure: go.Figure, ends: list[float], margin: float) -> None:
+    band = go.Scatter(
+        mode="lines",
+        x=[ends[0], ends[1], ends[1], ends[0], ends[0]],
+        y=[ends[0] - margin, ends[1] - margin, ends[1] + margin, ends[0] + margin, ends[0] - margin],
+        fill="toself",
+        fillcolor=LIGHT["band"],
+        line={"width": 0},
+        name="margin",
+        hoverinfo="skip",
+    )
+    line = go.Scatter(
+        mode="lines",
+        x=ends,
+        y=ends,
+        line={"color": LIGHT["muted"], "dash": "dot", "width": 1.5},
+        name="equal",
+        hoverinfo="skip",
+    )
+    figure.add_traces([band, line])
 
 
-def _pairs(arm: ArmComparison, index: int, factor: float) -> Trace:
+def _pairs(arm: ArmComparison, index: int, factor: float) -> go.Scatter:
     metric = arm.primary
     found = enumerate(zip(metric.baseline, metric.candidate, strict=True))
     pairs = [(place, a, b) for place, (a, b) in found if math.isfinite(a) and math.isfinite(b)]
     unit = metric.unit
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [a * factor for _, a, _ in pairs],
-        "y": [b * factor for _, _, b in pairs],
-        "marker": {"color": arm_colour(index), "size": 9, "line": {"color": "var(--panel)", "width": 1}},
-        "name": plain(arm.arm),
-        "hoverinfo": "text",
-        "hovertext": [f"replicate {place}: {quantity(a, unit)} to {quantity(b, unit)}" for place, a, b in pairs],
-    }
+    return go.Scatter(
+        mode="markers",
+        x=[a * factor for _, a, _ in pairs],
+        y=[b * factor for _, _, b in pairs],
+        marker={"color": arm_colour(index), "size": 9, "line": {"color": LIGHT["panel"], "width": 1}},
+        name=plain(arm.arm),
+        hoverinfo="text",
+        hovertext=[f"replicate {place}: {quantity(a, unit)} to {quantity(b, unit)}" for place, a, b in pairs],
+    )

@@ -29,7 +29,7 @@ def run(capsys, monkeypatch, tmp_path):
 def test_ab_prints_the_verdict_and_writes_result_and_report(run, tmp_path):
     code, out, err = run("ab", "small.json", "--set", "replicates=9")
     assert (code, err) == (0, "")
-    assert out.startswith("In e2e_mean, 'fast' is better than 'slow': ")
+    assert out.startswith("In e2e_mean, fast is better than slow: ")
     assert "small-result/report.html" in out
     result = json.loads((tmp_path / "small-result/result.json").read_text())
     assert result["replicates"] == 9

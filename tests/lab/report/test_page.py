@@ -79,7 +79,7 @@ def test_it_says_all_that_was_found_and_what_repeats_it(page):
         f"{MINUS}18.0 %",
         "ttft_mean: 392 ms → 322 ms, lower is better",
         f"{MINUS}21.0 % to {MINUS}15.0 %",
-        "interval, 95 %",
+        "95 % CI",
         "paired t",
         "2,264 tokens/s",
         "One replicate of three tenants: 60 requests",

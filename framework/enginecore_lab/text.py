@@ -1,6 +1,7 @@
-"""How numbers are written, in the terminal and on the page."""
+"""Text for numbers, differences and verdicts, in the terminal and on the page."""
 
 import math
+from collections.abc import Sequence
 from statistics import fmean
 
 from enginecore_lab.comparison import Interval, MetricComparison
@@ -59,7 +60,7 @@ def baseline_scale(metric: MetricComparison) -> float | None:
 
 
 def mean(values: list[float]) -> float:
-    """Of all replicates; nan of none."""
+    """The mean over all replicates; nan of none."""
     return fmean(values) if values else math.nan
 
 
@@ -80,8 +81,58 @@ def interval(metric: MetricComparison) -> str:
     return f"{percent(relative[0])} to {percent(relative[1])}"
 
 
+def estimate(metric: MetricComparison) -> str:
+    """The difference with its interval in full: "-0.3 % (95 % CI -0.8 to +0.2)"."""
+    if metric.interval is None:
+        return difference(metric)
+    value, low, high, unit = _figures(metric, metric.interval)
+    over = ", one workload" if len(metric.baseline) == 1 else ""
+    return f"{value}{unit} ({level(metric.interval)} CI {low} to {high}{over})"
+
+
+def short_estimate(metric: MetricComparison) -> str:
+    """The difference with its interval for a table: "-0.3 % (-0.8 to +0.2)"."""
+    if metric.interval is None:
+        return difference(metric)
+    value, low, high, unit = _figures(metric, metric.interval)
+    return f"{value}{unit} ({low} to {high})"
+
+
+def _figures(metric: MetricComparison, interval: Interval) -> tuple[str, str, str, str]:
+    """Estimate, both ends of the interval, and their common unit with a space where it needs one."""
+    relative = relative_interval(metric)
+    if relative is not None and math.isfinite(metric.relative):
+        value, low, high = _signed([100 * each for each in (metric.relative, *relative)])
+        return value, low, high, " %"
+    values, unit = [metric.difference, interval.low, interval.high], metric.unit
+    if unit == "s" and 0 < max(map(abs, values)) < 1:
+        values, unit = [1000 * each for each in values], "ms"
+    value, low, high = _signed(values)
+    return value, low, high, unit[1:] if unit.startswith("1/") else f" {unit}".rstrip()
+
+
+def _signed(values: Sequence[float]) -> list[str]:
+    """An estimate and the ends of its interval, with as many decimals as the interval's width bears out."""
+    _, low, high = values
+    half = (high - low) / 2
+    largest = max(map(abs, values))
+    decimals = 1
+    if math.isfinite(largest):
+        decimals = 0 if largest >= 99.5 else min(max(math.ceil(-math.log10(half)), 1), 4) if half > 0 else 1
+    return [_without_negative_zero(f"{each:+,.{decimals}f}") for each in values]
+
+
+def _without_negative_zero(text: str) -> str:
+    return text[1:] if not text.strip("+-0.") else text
+
+
+def verdict(metric: MetricComparison) -> str:
+    """The verdict in a word for people."""
+    return "inconclusive" if metric.verdict == "undecided" else metric.verdict
+
+
 def level(interval: Interval) -> str:
-    """How sure an interval is: 95 %, 97.5 %."""
+    """The confidence level of an interval: 95 %, 97.5 %."""
     return f"{interval.level * 100:.4g} %"
 
 
@@ -93,7 +144,7 @@ def p_value(metric: MetricComparison) -> str:
 
 
 def pairs(replicates: int) -> str:
-    """How many replicates."""
+    """The number of replicates in words."""
     return "1 pair" if replicates == 1 else f"{replicates:,} pairs"
 
 
@@ -105,4 +156,4 @@ def better_way(metric: MetricComparison) -> str:
 def margin(metric: MetricComparison) -> str:
     """The margin in the terms of `difference`."""
     relative = relative_margin(metric)
-    return quantity(metric.margin, metric.unit) if relative is None else percent(relative).lstrip("+")
+    return quantity(metric.margin, metric.unit) if relative is None else f"{100 * relative:.3g} %"
