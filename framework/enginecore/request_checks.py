@@ -1,6 +1,7 @@
 """Checks that every request must pass, alike in the front end and in the engine core.
 
-One function per question. Each raises InvalidRequestError, which names the field, its value and what would be right.
+One function per question. Each raises InvalidRequestError, which names the field, its value and
+what would be right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,9 @@ def naming_request(request_id: str) -> Iterator[None]:
 
 
 def check_text(name: str, value: object) -> None:
-    """Refuse text, by itself or within `value`, that is no Unicode: neither tokenizers nor transports can take it."""
+    """Refuse text, by itself or within `value`, that is no Unicode: neither tokenizers nor
+    transports can take it.
+    """
     try:
         msgspec.msgpack.encode(value)
     except UnicodeEncodeError as error:
@@ -64,7 +67,8 @@ def check_number(name: str, number: float) -> None:
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
-    """Refuse values of the fields beside prompt and sampling parameters. Their types are right already.
+    """Refuse values of the fields beside prompt and sampling parameters. Their types are right
+    already.
 
     Args:
         fields: By name, as in `EngineCoreRequest`; those that are missing or None need no check.
@@ -84,7 +88,9 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 
 def check_prompt_length(num_prompt_tokens: int, max_tokens: int | None, info: EngineInfo) -> None:
-    """Refuse an empty prompt, and one that leaves no room for its output. Needs no prompt, only its length."""
+    """Refuse an empty prompt, and one that leaves no room for its output. Needs no prompt, only its
+    length.
+    """
     if not num_prompt_tokens:
         raise InvalidRequestError("the prompt is empty: it must have at least one token")
     room = 0 if max_tokens == 0 else 1

@@ -139,7 +139,7 @@ def test_one_value_per_prompt_must_be_one_per_prompt(wrong):
     ("prompts", "says"),
     [
         (["good", ""], "prompt 1 of 2: the prompt is empty"),
-        ([[1], [1, 999]], "prompt 1 of 2: token ids must be in"),
+        ([[1], [1, 999]], "prompt 1 of 2: prompt_token_ids must be in"),
         (["x" * 200, "good"], "prompt 0 of 2: the prompt has 200 tokens and may have 127"),
     ],
 )

@@ -18,10 +18,10 @@ def first_completed(text, stops, start=0):
 
 @given(text=texts, stops=stop_lists, cuts=st.lists(st.integers(1, 5), max_size=30))
 def test_the_first_completed_stop_string_is_found_however_the_text_is_cut(text, stops, cuts):
-    matcher, state, read, found = StopStringMatcher(stops), StopStringMatcher.START, 0, None
+    matcher, held, read, found = StopStringMatcher(stops), "", 0, None
     for size in [*cuts, len(text)]:
         piece = text[read : read + size]
-        state, end, stop = matcher.find(state, piece)
+        held, end, stop = matcher.find(held, piece)
         if stop is not None:
             found = read + end, stop
             break
@@ -32,19 +32,19 @@ def test_the_first_completed_stop_string_is_found_however_the_text_is_cut(text, 
 @given(text=texts, stops=stop_lists)
 def test_no_more_is_held_than_what_begins_a_stop_string(text, stops):
     matcher = StopStringMatcher(stops)
-    state, _, stop = matcher.find(StopStringMatcher.START, text)
+    held, _, stop = matcher.find("", text)
     if stop is None:
         beginnings = [n for n in range(len(text) + 1) if any(s.startswith(text[len(text) - n :]) for s in stops)]
-        assert matcher.num_held(state) == max(beginnings)
+        assert len(held) == max(beginnings)
 
 
 @given(before=texts, after=texts, stops=stop_lists)
 def test_what_is_passed_over_does_not_count_but_may_begin_a_stop_string(before, after, stops):
     matcher = StopStringMatcher(stops)
-    state, _, stop = matcher.pass_over(StopStringMatcher.START, before)
+    held, _, stop = matcher.pass_over("", before)
     assert stop is None
-    held = matcher.num_held(state)
-    assert held == 0 or any(len(s) > held and s.startswith(before[-held:]) for s in stops)
-    _, end, stop = matcher.find(state, after)
+    assert before.endswith(held)
+    assert not held or any(len(s) > len(held) and s.startswith(held) for s in stops)
+    _, end, stop = matcher.find(held, after)
     expected = first_completed(before + after, stops, start=len(before))
     assert (None if stop is None else (len(before) + end, stop)) == expected

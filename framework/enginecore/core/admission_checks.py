@@ -18,7 +18,8 @@ def checked_params(
         request: The request as it arrived.
         info: The limits in force.
         capabilities: What the executor declares.
-        has_content: False: only the number of its token ids counts, and their values are not looked at.
+        has_content: False: only the number of its token ids counts, and their values are not looked
+            at.
 
     Raises:
         InvalidRequestError: it cannot; says why.

@@ -1,4 +1,4 @@
-"""Input processing for an event loop, which must not stand still meanwhile."""
+"""Input processing that does not block the event loop."""
 
 import asyncio
 import functools
@@ -18,9 +18,11 @@ LONG_TEXT = 2_000
 
 
 class AsyncInputProcessor:
-    """As `InputProcessor`; what takes long happens in a thread: loading the tokenizer, and long texts.
+    """As `InputProcessor`; what takes long happens in a thread: loading the tokenizer, and long
+    texts.
 
-    Requests with short texts, or none, come out in the order in which they went in, even while the tokenizer is loaded.
+    Requests with short texts, or none, come out in the order in which they went in, even while the
+    tokenizer is loaded.
     """
 
     def __init__(self, info: EngineInfo, tokenizer: LazyTokenizer) -> None:
@@ -75,7 +77,7 @@ class AsyncInputProcessor:
         if loading is None or loading.done() or loading.get_loop() is not asyncio.get_running_loop():
             loading = self._loading = asyncio.create_task(asyncio.to_thread(self._tokenizer))
             loading.add_done_callback(lambda task: task.cancelled() or task.exception())  # all waiters may be gone
-        await asyncio.shield(loading)  # whoever is cancelled takes nobody along
+        await asyncio.shield(loading)  # a request that is cancelled does not cancel it for the others
 
 
 def _length_of_prompt(prompt: object) -> int:

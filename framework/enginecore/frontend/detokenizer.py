@@ -1,4 +1,4 @@
-"""Incremental detokenisation of one request: tokens in, text out that will not have to be taken back."""
+"""Incremental detokenisation of one request: tokens in, text out that is never taken back."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from enginecore.sampling import SamplingParams
 
 
 def check_text(text: object) -> None:
-    """Raises PluginError if a tokenizer gave something else, before that becomes part of anything."""
+    """Raise PluginError if a tokenizer gave something else than text."""
     if not isinstance(text, str):
         raise PluginError(f"the tokenizer must give a string, and gave {text!r:.100}")
 
@@ -17,9 +17,9 @@ def check_text(text: object) -> None:
 class Detokenizer:
     """Text of one completion as it grows, up to its stop string.
 
-    Text is held back only while it may turn out to begin a stop string, and never ends within a character. A character
-    that is still open when the completion ends becomes U+FFFD, once. A stop string counts only if it is completed by a
-    token after the first `min_tokens`.
+    Text is held back only while it may turn out to begin a stop string, and never ends within a
+    character. A character that is still open when the completion ends becomes U+FFFD, once. A stop
+    string counts only if it is completed by a token after the first `min_tokens`.
 
     Attributes:
         stop_string: The stop string that ended the text, once one did.
@@ -27,22 +27,15 @@ class Detokenizer:
 
     __slots__ = (
         "_held", "_include_stop", "_matcher", "_min_tokens", "_num_tokens", "_open_ids", "_released",
-        "_skip_special_tokens", "_state", "_stream", "_tokenizer", "stop_string",
+        "_skip_special_tokens", "_stream", "_tokenizer", "stop_string",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        prompt_token_ids: Sequence[int],
-        params: SamplingParams,
-        matcher: StopStringMatcher | None,
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompt_token_ids: Sequence[int], params: SamplingParams) -> None:
         self._tokenizer = tokenizer
         self._skip_special_tokens = params.skip_special_tokens
         self._stream = tokenizer.decode_stream(prompt_token_ids, skip_special_tokens=self._skip_special_tokens)
         self._include_stop = params.include_stop_str_in_output
-        self._matcher = matcher
-        self._state = StopStringMatcher.START
+        self._matcher = StopStringMatcher(params.stop) if params.stop else None
         self._min_tokens = params.min_tokens
         self._num_tokens = 0
         self._open_ids: list[int] = []  # tokens that gave no text yet
@@ -111,15 +104,14 @@ class Detokenizer:
         return text
 
     def _scan(self, text: str, matcher: StopStringMatcher) -> None:
-        """Release what cannot belong to a stop string any more; set `stop_string` if one is completed."""
+        """Release what cannot begin a stop string; set `stop_string` if one is completed."""
         scan = matcher.pass_over if self._num_tokens <= self._min_tokens else matcher.find
-        self._state, end, self.stop_string = scan(self._state, text)
-        if self.stop_string is None:
-            known = self._held + text
-            cut = len(known) - matcher.num_held(self._state)
-            self._held = known[cut:]
+        known = self._held + text
+        held, end, self.stop_string = scan(self._held, text)
+        if self.stop_string is not None:
+            known = known[: len(self._held) + end]
+            held_back = 0 if self._include_stop else len(self.stop_string)
         else:
-            known = self._held + text[:end]
-            cut = len(known) - (0 if self._include_stop else len(self.stop_string))
-            self._held = ""
-        self._released.append(known[:cut])
+            held_back = len(held)
+        self._held = held
+        self._released.append(known[: len(known) - held_back])

@@ -1,4 +1,4 @@
-"""Processing of what users pass into requests for the engine core. Refusals happen here, before anything is queued."""
+"""Input processing: prompts and options, checked and turned into requests."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,9 @@ Message = Mapping[str, Any]
 
 
 class CommonFields(TypedDict, total=False):
-    """What requests may say beside prompt, sampling parameters and priority, alike for a whole batch of them."""
+    """What requests may say beside prompt, sampling parameters and priority, alike for a whole
+    batch of them.
+    """
 
     arrival_time: float | None
     tenant: str
@@ -47,7 +49,9 @@ class CommonFields(TypedDict, total=False):
 
 
 class RequestFields(CommonFields, total=False):
-    """What a request may say beside prompt and sampling parameters. See `EngineCoreRequest` for what each does."""
+    """What a request may say beside prompt and sampling parameters. See `EngineCoreRequest` for
+    what each does.
+    """
 
     priority: float
 
@@ -79,15 +83,18 @@ class EngineInput:
 def derive_seed(engine_seed: int, index: int) -> int:
     """Seed of the request that was accepted as number `index` (from 0): a value in [0, 2**63).
 
-    The first 63 bits of blake2b("<engine_seed>/<index>"). The same engine seed and order of requests give the same
-    tokens, and a request with a seed of its own takes up a number too, so that it does not shift the others.
+    The first 63 bits of blake2b("<engine_seed>/<index>"). The same engine seed and order of
+    requests give the same tokens, and a request with a seed of its own takes up a number too, so
+    that it does not shift the others.
     """
     digest = hashlib.blake2b(f"{engine_seed}/{index}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 class InputProcessor:
-    """Tokenises and checks requests against what is in force in the engine core. Holds no state of any request."""
+    """Tokenises and checks requests against what is in force in the engine core. Holds no state of
+    any request.
+    """
 
     def __init__(self, info: EngineInfo, get_tokenizer: Callable[[], Tokenizer]) -> None:
         """`get_tokenizer` is called only for requests that need text."""
@@ -111,9 +118,7 @@ class InputProcessor:
         text, token_ids = _split(prompt)
         if text is not None and token_ids is None:
             token_ids = self._get_tokenizer().encode(text)
-        if isinstance(token_ids, Sequence):  # before each of them is looked at
-            check_prompt_length(len(token_ids), params.max_tokens, self._info)
-        checked_ids = self._checked_ids(token_ids)
+        checked_ids = self._checked_ids(token_ids, params)
         return EngineInput(text, checked_ids, self._fitted(params, len(checked_ids)), fields)
 
     def render_chat(
@@ -122,7 +127,8 @@ class InputProcessor:
         """The prompt for a conversation, by the model's chat template.
 
         Raises:
-            InvalidRequestError: these are not messages, the template refuses them, or a variable cannot be passed.
+            InvalidRequestError: these are not messages, the template refuses them, or a variable
+                cannot be passed.
             PluginError: the tokenizer's template gives no text.
         """
         if isinstance(messages, str) or not isinstance(messages, Sequence) or not messages:
@@ -141,11 +147,12 @@ class InputProcessor:
         # the template writes the special tokens itself
         return TokensPrompt(prompt=text, prompt_token_ids=tokenizer.encode(text, add_special_tokens=False))
 
-    def _checked_ids(self, token_ids: object) -> list[int]:
+    def _checked_ids(self, token_ids: object, params: SamplingParams) -> list[int]:
         if not isinstance(token_ids, Sequence) or isinstance(token_ids, str | bytes | bytearray):
             raise InvalidRequestError(
                 f"a prompt must be a string, a list of token ids or a dict of these, got {type(token_ids).__name__}"
             )
+        check_prompt_length(len(token_ids), params.max_tokens, self._info)  # before each of them is looked at
         if set(map(type, token_ids)) != {int}:
             position = next(i for i, token_id in enumerate(token_ids) if type(token_id) is not int)
             raise InvalidRequestError(

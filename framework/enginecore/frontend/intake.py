@@ -1,4 +1,4 @@
-"""How a request gets from a front end into the engine core: registered, numbered and sent, or nothing of it."""
+"""Submission of requests to the engine core: registered, numbered and sent, or not at all."""
 
 import itertools
 from collections.abc import Callable
@@ -22,18 +22,21 @@ class Intake:
         *,
         while_sending: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """`while_sending` makes what is entered while a request is sent; what it raises counts as a refusal."""
+        """`while_sending` makes what is entered while a request is sent; what it raises counts as a
+        refusal.
+        """
         self._while_sending = while_sending
         self._client = client
         self._output_processor = output_processor
         self._serial = itertools.count()
         self._num_accepted = 0
 
-    def submit(self, request_id: str, engine_input: EngineInput, kind: RequestOutputKind) -> RequestState:
+    def submit_request(self, request_id: str, engine_input: EngineInput, kind: RequestOutputKind) -> RequestState:
         """Expect outputs of a request, and send it.
 
         Raises:
-            InvalidRequestError: a live request has this id, or the engine core refuses it; nothing has changed.
+            InvalidRequestError: a live request has this id, or the engine core refuses it; nothing
+                has changed.
             EngineDeadError: the engine core has failed.
         """
         core_id = f"{request_id}-{self._client.client_index}-{next(self._serial)}"

@@ -1,4 +1,4 @@
-"""Ctrl-C between steps instead of within one."""
+"""A guard that delays Ctrl-C to the end of a step."""
 
 import signal
 import threading
@@ -9,8 +9,9 @@ from typing import Any, Self
 class InterruptGuard:
     """While entered, the first Ctrl-C waits until the end; a second one strikes at once.
 
-    A step that is cut in the middle would leave an engine core in the same process with a batch that never returns,
-    and the engine could not be used any more. Does nothing where Python's own handler is not in charge.
+    A step that is cut in the middle would leave an engine core in the same process with a batch
+    that never returns, and the engine could not be used any more. Does nothing where Python's own
+    handler is not in charge.
     """
 
     __slots__ = ("_interrupted", "_previous")

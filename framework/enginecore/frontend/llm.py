@@ -53,7 +53,8 @@ class LLM:
             config_file: TOML, YAML or JSON file with settings.
             components: Components beside those of installed plugins.
             clock: The engine's clock; None: wall time.
-            settings: Any setting by name, for example `max_num_seqs=8` or `scheduler={"use": "fcfs"}`.
+            settings: Any setting by name, for example `max_num_seqs=8` or `scheduler={"use":
+                "fcfs"}`.
 
         Raises:
             EngineCoreError: it cannot start; says why.
@@ -110,14 +111,14 @@ class LLM:
     ) -> list[RequestOutput]:
         """Complete prompts; the outputs are in their order.
 
-        All prompts are checked before the first one is queued: one that cannot be accepted costs no work. What goes
-        wrong later ends only the request concerned, with the finish reason "error". After any exception, Ctrl-C
-        included, nothing of this call is left in the engine.
+        All prompts are checked before the first one is queued: one that cannot be accepted costs no
+        work. What goes wrong later ends only the request concerned, with the finish reason "error".
+        After any exception, Ctrl-C included, nothing of this call is left in the engine.
 
         Args:
-            prompts: One or many. A prompt is a text, a list of token ids, or a dict with "prompt", "prompt_token_ids"
-                or both, where the ids count. Any iterable of prompts will do, and is read to its end before anything
-                is queued; an empty one is no prompts.
+            prompts: One or many. A prompt is a text, a list of token ids, or a dict with "prompt",
+                "prompt_token_ids" or both, where the ids count. Any iterable of prompts will do,
+                and is read to its end before anything is queued; an empty one is no prompts.
             sampling_params: For all, or one per prompt. None: `SamplingParams()`.
             use_tqdm: Show progress, if stderr is a terminal.
             priority: For all, or one per prompt. Smaller is more urgent.
@@ -146,14 +147,14 @@ class LLM:
     ) -> IndexedOutputs:
         """As `generate`, but each output is given as soon as it is there.
 
-        Prompts are checked here, and queued when the first output is asked for. A loop that is left early ends what
-        still runs.
+        Prompts are checked here, and queued when the first output is asked for. A loop that is left
+        early ends what still runs.
 
         Args:
             prompts: As for `generate`.
             sampling_params: As for `generate`.
-            output_kind: DELTA: what is new since the last one. CUMULATIVE: everything so far. FINAL_ONLY: one output
-                per prompt, in the order in which they end.
+            output_kind: DELTA: what is new since the last one. CUMULATIVE: everything so far.
+                FINAL_ONLY: one output per prompt, in the order in which they end.
             priority: As for `generate`.
             fields: As for `generate`.
 
@@ -179,7 +180,8 @@ class LLM:
         """Answer one conversation or many; otherwise as `generate`.
 
         Args:
-            messages: A list of dicts with "role" and "content", or a list of such lists; an iterable as for `generate`.
+            messages: A list of dicts with "role" and "content", or a list of such lists; an
+                iterable as for `generate`.
             sampling_params: For all, or one per conversation.
             use_tqdm: Show progress, if stderr is a terminal.
             add_generation_prompt: End the prompt where the assistant's answer begins.
@@ -204,10 +206,12 @@ class LLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> TokensPrompt:
-        """The prompt for one conversation, by the model's chat template; for `generate` and `stream`.
+        """The prompt for one conversation, by the model's chat template; for `generate` and
+        `stream`.
 
         Raises:
-            InvalidRequestError: these are not messages, the template refuses them, or a variable cannot be passed.
+            InvalidRequestError: these are not messages, the template refuses them, or a variable
+                cannot be passed.
         """
         return self.llm_engine.input_processor.render_chat(
             messages,
@@ -261,7 +265,7 @@ class LLM:
         try:
             for index, engine_input in enumerate(inputs):
                 request_id = f"llm-{next(self._serial)}"
-                self.llm_engine.submit(request_id, engine_input, kind)
+                self.llm_engine.submit_request(request_id, engine_input, kind)
                 index_of[request_id] = index
             while self.llm_engine.has_unfinished_requests():
                 for output in self.llm_engine.step():

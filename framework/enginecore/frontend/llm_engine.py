@@ -1,4 +1,4 @@
-"""LLMEngine: the synchronous front end. Thin: InputProcessor in, engine core, OutputProcessor out."""
+"""LLMEngine: the synchronous front end that adds requests and steps them."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -33,13 +33,16 @@ class LLMEngine:
         while engine.has_unfinished_requests():
             for output in engine.step(): ...
 
-    A request id may be used again as soon as its terminal output was returned, or the request was aborted.
+    A request id may be used again as soon as its terminal output was returned, or the request was
+    aborted.
     """
 
     def __init__(
         self, client: EngineCoreClient, get_tokenizer: Callable[[], Tokenizer], *, clock: Clock | None = None
     ) -> None:
-        """`get_tokenizer` is called at most once, by the first request that needs text; `clock` times requests."""
+        """`get_tokenizer` is called at most once, by the first request that needs text; `clock`
+        times requests.
+        """
         self._client = client
         self._get_tokenizer = LazyTokenizer(get_tokenizer)
         self._output_processor = OutputProcessor(self._get_tokenizer, clock or RealClock())
@@ -81,18 +84,21 @@ class LLMEngine:
             InvalidRequestError: it is refused; nothing has changed.
         """
         check_request_id(request_id)
-        self.submit(request_id, self.input_processor.process(prompt, params, fields), output_kind)
+        self.submit_request(request_id, self.input_processor.process(prompt, params, fields), output_kind)
 
-    def submit(self, request_id: str, engine_input: EngineInput, output_kind: RequestOutputKind) -> None:
+    def submit_request(self, request_id: str, engine_input: EngineInput, output_kind: RequestOutputKind) -> None:
         """Queue a request that `input_processor` has checked.
 
         Raises:
-            InvalidRequestError: a live request has this id, or the engine core refuses it; nothing has changed.
+            InvalidRequestError: a live request has this id, or the engine core refuses it; nothing
+                has changed.
         """
-        self._intake.submit(request_id, engine_input, output_kind)
+        self._intake.submit_request(request_id, engine_input, output_kind)
 
     def abort_request(self, request_ids: str | Iterable[str]) -> None:
-        """End requests; unknown ids are left alone. The next `step` gives terminal outputs with reason "abort"."""
+        """End requests; unknown ids are left alone. The next `step` gives terminal outputs with
+        reason "abort".
+        """
         names = [request_ids] if isinstance(request_ids, str) else request_ids
         aborted = self._output_processor.abort_requests(names)
         self._make_outputs(aborted.states)
@@ -106,11 +112,12 @@ class LLMEngine:
     def step(self) -> list[RequestOutput]:
         """The next outputs: those that are due already, else those of the engine core's next step.
 
-        Ctrl-C does not cut a step: KeyboardInterrupt comes at its end, and its outputs from the next call.
+        Ctrl-C does not cut a step: KeyboardInterrupt comes at its end, and its outputs from the
+        next call.
 
         Raises:
-            EngineDeadError: the engine core has failed; `__cause__` says why. The next call returns a terminal output
-                with reason "error" for each request that was live.
+            EngineDeadError: the engine core has failed; `__cause__` says why. The next call returns
+                a terminal output with reason "error" for each request that was live.
         """
         if not self._pending and self._output_processor.num_live:
             with InterruptGuard():

@@ -1,4 +1,4 @@
-"""The task that reads what the engine core gives, and wakes whom it concerns."""
+"""The task that reads the engine core's outputs and feeds the streams of requests."""
 
 import asyncio
 import contextvars
@@ -21,16 +21,18 @@ from enginecore.messages import EngineCoreOutput
 logger = logging.getLogger(__name__)
 
 TURN = 1024
-"""Outputs that are processed before others on the event loop get their turn: one or two milliseconds. Where more
-arrives than consumers can take, each of them then finds several steps' news in one output.
+"""Outputs that are processed before others on the event loop get their turn: one or two
+milliseconds. Where more arrives than consumers can take, each of them then finds several steps'
+news in one output.
 """
 
 
 class OutputHandler:
     """Owns the streams of all live requests, and the task that feeds them.
 
-    The task belongs to one event loop. It starts when somebody needs it, and again when it was cancelled or another
-    event loop has followed: what was received and not yet processed stays here meanwhile.
+    The task belongs to one event loop. It starts when a call needs it, and again when it was
+    cancelled or another event loop has followed: what was received and not yet processed stays here
+    meanwhile.
 
     Attributes:
         failure: Why nothing more comes, once nothing does.
@@ -49,21 +51,22 @@ class OutputHandler:
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
-    def open(self, request_id: str, engine_input: EngineInput, kind: RequestOutputKind) -> OutputStream:
-        """Submit a request. Nothing is awaited: it is submitted with a stream to read it, or not at all.
+    def open_stream(self, request_id: str, engine_input: EngineInput, kind: RequestOutputKind) -> OutputStream:
+        """Submit a request. Nothing is awaited: it is submitted with a stream to read it, or not at
+        all.
 
         Raises:
             InvalidRequestError: it is refused.
             EngineDeadError: the engine core has failed.
             EngineCoreError: another event loop uses this engine.
         """
-        self.attach()
-        state = self._intake.submit(request_id, engine_input, kind)
+        self.running_task()
+        state = self._intake.submit_request(request_id, engine_input, kind)
         stream = self._streams[state.core_id] = OutputStream(state, asyncio.get_running_loop())
         return stream
 
-    def close(self, stream: OutputStream) -> None:
-        """Nobody reads this stream any more: if its request has not ended, end it without a word."""
+    def close_stream(self, stream: OutputStream) -> None:
+        """The stream has no consumer any more: if its request has not ended, end it silently."""
         if self._streams.pop(stream.state.core_id, None) is not None:
             self._output_processor.discard(stream.state)
             with suppress(EngineCoreError):  # a dead engine core has nothing to end
@@ -89,14 +92,14 @@ class OutputHandler:
         reply = asyncio.ensure_future(self._client.call_utility(name, *args))
         try:
             while not reply.done():  # the task that reads it may be cancelled meanwhile
-                await asyncio.wait({reply, self.attach()}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({reply, self.running_task()}, return_when=asyncio.FIRST_COMPLETED)
             return reply.result()
         finally:
             reply.cancel()
 
     # -- the task ----------------------------------------------------------------------------------------------------
 
-    def attach(self) -> "asyncio.Task[None]":
+    def running_task(self) -> "asyncio.Task[None]":
         """The task, running in the current event loop.
 
         Raises:
@@ -109,7 +112,7 @@ class OutputHandler:
         return self._task
 
     def interrupt(self) -> None:
-        """Have the client asked anew, if anybody still waits for it. From any thread."""
+        """Have the client asked anew, if a request still waits for it. From any thread."""
         if self._task is not None and self._loop is not None:
             with suppress(RuntimeError):  # a closed event loop has cancelled it
                 self._loop.call_soon_threadsafe(self._task.cancel)
@@ -117,7 +120,7 @@ class OutputHandler:
     async def drain(self) -> None:
         """Wait until all is processed that a client gives which has come to its end."""
         if self._streams and self.failure is None:
-            await asyncio.wait({self.attach()})
+            await asyncio.wait({self.running_task()})
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> "asyncio.Task[None]":
         if self.failure is not None:
@@ -126,7 +129,7 @@ class OutputHandler:
         if self._loop is not loop:
             self._leave_loop()
         self._loop = loop
-        # it outlives whoever happens to be the first to need it, and so must not keep that one's context alive
+        # it outlives the call that starts it, and so must not keep the context of that call alive
         task = loop.create_task(self._run(), name="enginecore-outputs", context=contextvars.Context())
         task.add_done_callback(self._ended)
         return task
@@ -143,7 +146,7 @@ class OutputHandler:
             )
 
     def _leave_loop(self) -> None:
-        """The event loop is over, and so are its streams: nobody will read them."""
+        """The event loop is over, and so are its streams, which have no consumer any more."""
         if self._loop is None:
             return
         if self._loop.is_closed():
@@ -157,7 +160,7 @@ class OutputHandler:
         if task is self._task and task.cancelled():
             logger.debug("the task that reads outputs was cancelled, with %d requests live", len(self._streams))
             for stream in self._streams.values():
-                stream.nudge()  # whoever still waits starts it again
+                stream.nudge()  # a consumer that still waits starts it again
 
     async def _run(self) -> None:
         try:

@@ -1,8 +1,7 @@
-"""From what the engine core gives to what users get: text, stop strings, and one terminal output per request."""
+"""Output processing: text, stop strings, and exactly one last output per request."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 from enginecore.clock import Clock
 from enginecore.errors import InvalidRequestError
@@ -11,7 +10,6 @@ from enginecore.frontend.input_processor import EngineInput
 from enginecore.frontend.logprobs_processor import LogprobsProcessor
 from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.frontend.request_state import RequestState
-from enginecore.frontend.stop_strings import StopStringMatcher
 from enginecore.interfaces import Tokenizer
 from enginecore.messages import EngineCoreOutput, EngineInfo, FinishReason
 
@@ -20,8 +18,9 @@ class Processed(NamedTuple):
     """What outputs of the engine core, or an abort, changed.
 
     Attributes:
-        states: Requests that have news for their users: `make_output` is due. Those that have ended are forgotten here.
-        core_ids_to_abort: Requests that ended here and that the engine core must still be told to end.
+        states: Requests that have news for their users: `make_output` is due. Those that have ended
+            are forgotten here.
+        core_ids_to_abort: Requests that ended here and still run in the engine core.
     """
 
     states: list[RequestState]
@@ -31,8 +30,8 @@ class Processed(NamedTuple):
 class OutputProcessor:
     """Owns the front end's state of all live requests, from `add_request` to their terminal output.
 
-    The engine core knows each request by an id that is never used twice, so that a late output cannot hit a later
-    request of the same name: what arrives for an id that is not live is dropped.
+    The engine core knows each request by an id that is never used twice, so that a late output
+    cannot hit a later request of the same name: what arrives for an id that is not live is dropped.
     """
 
     def __init__(self, get_tokenizer: Callable[[], Tokenizer], clock: Clock) -> None:
@@ -41,8 +40,6 @@ class OutputProcessor:
         self._clock = clock
         self._by_core_id: dict[str, RequestState] = {}
         self._by_request_id: dict[str, RequestState] = {}
-        # as long as some live request has these stop strings
-        self._matchers: WeakValueDictionary[tuple[str, ...], StopStringMatcher] = WeakValueDictionary()
 
     @property
     def live(self) -> list[RequestState]:
@@ -70,10 +67,7 @@ class OutputProcessor:
             raise InvalidRequestError(f"request_id {request_id!r} is taken by a request that has not ended yet")
         params = engine_input.params
         tokenizer = self._get_tokenizer() if params.detokenize else None
-        detokenizer = None
-        if tokenizer is not None:
-            matcher = self._matcher(params.stop)
-            detokenizer = Detokenizer(tokenizer, engine_input.prompt_token_ids, params, matcher)
+        detokenizer = None if tokenizer is None else Detokenizer(tokenizer, engine_input.prompt_token_ids, params)
         state = RequestState(
             request_id,
             core_id,
@@ -87,7 +81,7 @@ class OutputProcessor:
         return state
 
     def process_outputs(self, outputs: Iterable[EngineCoreOutput]) -> Processed:
-        """Apply outputs of the engine core. A fault in one request's text ends that request alone."""
+        """Apply outputs of the engine core. A fault in one request's text ends only that one."""
         now, by_core_id = self._clock.now(), self._by_core_id
         states: list[RequestState] = []
         core_ids_to_abort: list[str] = []
@@ -122,13 +116,6 @@ class OutputProcessor:
         """Forget a request: nothing more comes of it here."""
         del self._by_core_id[state.core_id]
         del self._by_request_id[state.request_id]
-
-    def _matcher(self, stops: tuple[str, ...]) -> StopStringMatcher | None:
-        if not stops:
-            return None
-        if (matcher := self._matchers.get(stops)) is None:
-            matcher = self._matchers[stops] = StopStringMatcher(stops)
-        return matcher
 
     def _finish(self, states: Iterable[RequestState], reason: FinishReason, error: str | None = None) -> None:
         now = self._clock.now()

@@ -1,4 +1,4 @@
-"""Where the consumer of one request waits for news."""
+"""The stream on which the consumer of one request waits for outputs."""
 
 import asyncio
 
@@ -8,7 +8,8 @@ from enginecore.frontend.request_state import RequestState
 
 
 class OutputStream:
-    """Says that a request has news, and makes the output when it is taken. Holds none: see `RequestState`.
+    """Says that a request has news, and makes the output when it is taken. Holds none: see
+    `RequestState`.
 
     Attributes:
         state: The request.
@@ -36,16 +37,16 @@ class OutputStream:
         self.nudge()
 
     def nudge(self) -> None:
-        """Have whoever waits look around."""
+        """Have the consumer, if it waits, look again."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             try:
                 waiter.set_result(None)
-            except RuntimeError:  # whoever waited is gone with its event loop
+            except RuntimeError:  # the consumer is gone with its event loop
                 return
 
     def abandon(self) -> None:
-        """Whoever waits is gone with its event loop."""
+        """The consumer is gone with its event loop."""
         self._waiter = None
 
     def take(self) -> RequestOutput | None:

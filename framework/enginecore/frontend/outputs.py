@@ -34,19 +34,22 @@ class Logprob:
 class CompletionOutput:
     """One completion of a prompt.
 
-    A stop string, or the beginning of one that may still be completed, is held back from `text` but not from
-    `token_ids` and `logprobs`: text can lag behind the tokens by up to the longest stop string, and each token and
-    its log-probabilities come exactly once. When a stop string ends the completion, `token_ids` end with the token
-    that completed it and `text` ends before it.
+    A stop string, or the beginning of one that may still be completed, is held back from `text` but
+    not from `token_ids` and `logprobs`: text can lag behind the tokens by up to the longest stop
+    string, and each token and its log-probabilities come exactly once. When a stop string ends the
+    completion, `token_ids` end with the token that completed it and `text` ends before it.
 
     Attributes:
         index: Which of the prompt's completions.
         text: Without the stop string or stop token, unless `include_stop_str_in_output` is set.
         token_ids: The stop token included.
-        cumulative_logprob: Sum over all sampled tokens so far; None unless `logprobs` were asked for.
-        logprobs: Per token, the sampled token and the likeliest ones by token id; None unless asked for.
+        cumulative_logprob: Sum over all sampled tokens so far; None unless `logprobs` were asked
+            for.
+        logprobs: Per token, the sampled token and the likeliest ones by token id; None unless asked
+            for.
         finish_reason: "stop", "length", "abort" or "error", in the last output; None before.
-        stop_reason: The stop string or stop token id that ended it; None if it was the model's EOS or no stop at all.
+        stop_reason: The stop string or stop token id that ended it; None if it was the model's EOS
+            or no stop at all.
     """
 
     index: int
@@ -65,7 +68,8 @@ class CompletionOutput:
 
 @dataclass(slots=True)
 class RequestMetrics:
-    """Times of one request in seconds on the front end's clock. All outputs of a request share one, filled as it goes.
+    """Times of one request in seconds on the front end's clock. All outputs of a request share one,
+    filled as it goes.
 
     Attributes:
         arrival_time: When it was added.
@@ -91,7 +95,9 @@ class RequestMetrics:
 
     @property
     def time_per_output_token(self) -> float | None:
-        """TPOT in seconds, over the tokens after the first; None before the end or with fewer than two tokens."""
+        """TPOT in seconds, over the tokens after the first; None before the end or with fewer than
+        two tokens.
+        """
         if self.finished_time is None or self.first_token_time is None or self.num_output_tokens < 2:
             return None
         return (self.finished_time - self.first_token_time) / (self.num_output_tokens - 1)

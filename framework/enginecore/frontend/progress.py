@@ -9,7 +9,7 @@ from enginecore.frontend.outputs import RequestOutput
 
 
 class Progress(Protocol):
-    """Told of each request that has ended."""
+    """Counts one more finished request."""
 
     def __call__(self, output: RequestOutput) -> None:
         """One more is done."""
@@ -18,7 +18,9 @@ class Progress(Protocol):
 
 @contextmanager
 def progress_bar(total: int, *, shown: bool) -> Iterator[Progress]:
-    """Count finished requests, with tokens per second in and out, on stderr if it is a terminal and `shown` is set."""
+    """Count finished requests, with tokens per second in and out, on stderr if it is a terminal and
+    `shown` is set.
+    """
     if not shown or not sys.stderr.isatty():
         yield lambda output: None
         return

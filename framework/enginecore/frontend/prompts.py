@@ -1,4 +1,4 @@
-"""One or many: the forms in which a batch of prompts, conversations and their options may be passed."""
+"""Forms in which prompts, conversations and their options may be passed: one or many."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,8 @@ def list_conversations(messages: Iterable[Message] | Iterable[Sequence[Message]]
 
 
 def spread(name: str, value: Any, count: int) -> Sequence[Any]:
-    """An option that is given for all prompts, or as a list or tuple per prompt: one value for each of `count` prompts.
+    """An option that is given for all prompts, or as a list or tuple per prompt: one value for each
+    of `count` prompts.
 
     Raises:
         InvalidRequestError: a list of another length; says `name`.

@@ -1,7 +1,8 @@
-"""One live request as the front end sees it: what came in, what is yet to be said.
+"""State of one live request in the front end: its input, and its output so far.
 
-What a step gave is taken in at once; an output is made of it when somebody takes it. Whoever takes outputs late gets
-fewer and larger ones: what waits is the request's own text and tokens, never a queue of outputs.
+Results of a step are taken in at once; an output is made of them when the consumer takes it. A slow
+consumer gets fewer and larger outputs: what waits is the request's own text and tokens, never a
+queue of outputs.
 """
 
 from collections.abc import Sequence
@@ -54,7 +55,9 @@ class RequestState:
         self._text = ""
 
     def update(self, output: EngineCoreOutput, now: float) -> None:
-        """Take in what one step gave; sets `finish_reason` if that, or a stop string, ends the request."""
+        """Take in what one step gave; sets `finish_reason` if that, or a stop string, ends the
+        request.
+        """
         token_ids: Sequence[int] = output.new_token_ids
         metrics = self._metrics
         if output.num_cached_tokens:
@@ -81,7 +84,7 @@ class RequestState:
         self._end(FinishReason.ERROR, now, error=error)
 
     def make_output(self) -> RequestOutput:
-        """The output that is due now: all so far, or, for DELTA, what is new since the last call."""
+        """The output that is due now: all so far, or, for DELTA, all since the last call."""
         text = "" if self._detokenizer is None else self._detokenizer.take_text()
         token_ids, logprobs, cumulative_logprob = self._token_ids, None, None
         if self.kind is RequestOutputKind.CUMULATIVE:
@@ -107,7 +110,9 @@ class RequestState:
         )
 
     def _detokenize(self, output: EngineCoreOutput, detokenizer: Detokenizer, now: float) -> Sequence[int]:
-        """Turn the step's tokens into text, and return those up to the one that completed a stop string."""
+        """Turn the step's tokens into text, and return those up to the one that completed a stop
+        string.
+        """
         token_ids = shown = output.new_token_ids
         if output.finish_reason is FinishReason.STOP and not self._input.params.include_stop_str_in_output:
             shown = token_ids[:-1]  # the last one is the stop token: its id is kept, its text is not

@@ -1,4 +1,4 @@
-"""Builds the tokenizer that the settings name, when somebody needs it."""
+"""The tokenizer that the settings name, loaded when a request first needs it."""
 
 import threading
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def load_tokenizer(loaded: Loaded) -> Tokenizer:
 
 
 class LazyTokenizer:
-    """Gives the tokenizer, and loads it when first called. Thread-safe: nobody loads it twice."""
+    """Gives the tokenizer, and loads it when first called. Thread-safe; loads it once."""
 
     def __init__(self, load: Callable[[], Tokenizer]) -> None:
         self._load = load

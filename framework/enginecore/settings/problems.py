@@ -1,4 +1,6 @@
-"""Problems of settings: pydantic's errors, unknown keys and components that cannot run, as one error."""
+"""Problems of settings: pydantic's errors, unknown keys and components that cannot run, as one
+error.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -45,7 +47,9 @@ def _with_use(problem: Problem, model: type[BaseModel]) -> Problem:
 
 
 def explain_unknown(path: Path, values: Values, model: type[BaseModel], registry: Registry | None = None) -> str:
-    """The sentence for a key that does not exist: the closest one that does, or why its component is not loaded."""
+    """The sentence for a key that does not exist: the closest one that does, or why its component
+    is not loaded.
+    """
     parent = _model_at(model, path[:-1])
     if registry is not None and isinstance(look_up(values, path)[1], Mapping):
         for kind in registry.kinds.values():

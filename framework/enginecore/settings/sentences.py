@@ -1,4 +1,4 @@
-"""Sentences for pydantic's errors: the key as it was written, its value, and what would be right."""
+"""Sentences for pydantic's errors: key as written, value, and what would be right."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -45,7 +45,9 @@ def find_problems(
 
 
 def describe_problem(problem: Problem, values: Any, origin: str = "") -> str:
-    """Key, value and sentence in a line. `origin` is where the value was given; empty: not worth mentioning."""
+    """Key, value and sentence in a line. `origin` is where the value was given; empty: not worth
+    mentioning.
+    """
     if not problem.path:
         return problem.sentence
     key = ".".join(problem.path)
@@ -57,7 +59,9 @@ def describe_problem(problem: Problem, values: Any, origin: str = "") -> str:
 
 
 def look_up(values: Any, path: Sequence[str]) -> tuple[bool, Any]:
-    """Whether there is a value at `path`, and the value. A word of digits is also an index of a list."""
+    """Whether there is a value at `path`, and the value. A word of digits is also an index of a
+    list.
+    """
     for key in path:
         if isinstance(values, Mapping) and key in values:
             values = values[key]

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from enginecore.client import make_async_client
 from enginecore.clock import Clock, RealClock
-from enginecore.frontend.async_llm import DEFAULTS, AsyncLLM
+from enginecore.frontend.async_engine import DEFAULTS
+from enginecore.frontend.async_llm import AsyncLLM
 from enginecore.frontend.tokenizer import load_tokenizer
 from enginecore.interfaces import AsyncEngineCoreClient, Tokenizer
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest

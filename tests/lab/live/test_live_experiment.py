@@ -17,7 +17,7 @@ from enginecore import SamplingParams
 from enginecore.client import make_async_client
 from enginecore.clock import VirtualClock
 from enginecore.errors import EngineCoreError, EngineDeadError
-from enginecore.frontend.async_llm import DEFAULTS
+from enginecore.frontend.async_engine import DEFAULTS
 from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from enginecore.settings import load_settings
