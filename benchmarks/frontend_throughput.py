@@ -18,18 +18,20 @@ from typing import Any
 from enginecore import AsyncLLM, SamplingParams
 from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.frontend.tokenizer import load_tokenizer
-from enginecore.interfaces import Tokenizer
+from enginecore.interfaces import AsyncEngineCoreClient, Tokenizer
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, EngineInfo, FinishReason
 from enginecore.settings import load_settings
 
 TEXT = "The scheduler hands out tokens as long as there are any; nobody knows for how long that may be. "
 
 
-class ReadyClient:
-    """Fills `AsyncEngineCoreClient`: once all requests are there, each step gives each of them a token."""
+class ReadyClient(AsyncEngineCoreClient):
+    """Once all requests are there, each step gives each of them a token."""
 
     client_index = 0
     failure: BaseException | None = None
+    info: Any = None
+    address: Any = None
 
     def __init__(self, num_requests: int, token_ids: list[int], rounds: int) -> None:
         """Each step waits for so many rounds of the event loop."""

@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import Field
 
 from enginecore.errors import ConfigurationError, InvalidRequestError
-from enginecore.interfaces import Channel, Frame, ServerChannel
+from enginecore.interfaces import Channel, Frame, ServerChannel, Transport
 from enginecore.plugin import Component, ComponentSettings, TransportContext, hookimpl
 
 HEADER = struct.Struct("!QI")
@@ -48,8 +48,8 @@ class UnixSocketSettings(ComponentSettings):
     max_message_bytes: int = Field(default=256 << 20, ge=1 << 10, strict=True)
 
 
-class Line:
-    """One connected socket that carries whole messages both ways and never waits for the other end. Fills `Channel`.
+class Line(Channel):
+    """One connected socket that carries whole messages both ways and never waits for the other end.
 
     One thread may be in `receive` while another is in `send`.
     """
@@ -165,8 +165,8 @@ class Line:
         self._socket.close()
 
 
-class UnixServer:
-    """Fills `ServerChannel`. A peer's name is its number, and is never used again."""
+class UnixServer(ServerChannel):
+    """The engine core's end. A peer's name is its number, and is never used again."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._path = path
@@ -241,8 +241,8 @@ class UnixServer:
         self._path.unlink(missing_ok=True)
 
 
-class UnixSocketTransport:
-    """Fills `ChannelTransport`."""
+class UnixSocketTransport(Transport):
+    """Listens at a path, and connects to one."""
 
     def __init__(self, settings: UnixSocketSettings, context: TransportContext) -> None:
         self._limit = settings.max_message_bytes

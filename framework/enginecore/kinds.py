@@ -1,7 +1,6 @@
 """The kinds of component of the engine: one row each. A new kind is a row, its interface and its context."""
 
 from enginecore.interfaces import (
-    ChannelTransport,
     EvictionOrder,
     Executor,
     KVCacheManager,
@@ -93,10 +92,9 @@ TRANSPORT = KindSpec(
     table="transport",
     default="inproc",
     capabilities={
-        "channels": "Carries messages between processes.",
-        "sync": "Runs the engine core itself, and makes a synchronous client for it.",
+        "channels": "Carries messages between processes: listen and open.",
+        "sync": "Runs the engine core itself, and makes a synchronous client for it: connect.",
     },
-    variants={"channels": ChannelTransport},
     kit="enginecore_conformance.transports",
     opens_network=True,
 )

@@ -57,7 +57,6 @@ class KindSpec:
             table, since the kind's owner reads files of its own.
         default: Component that runs when the settings name none; None: none runs.
         capabilities: Words that components of this kind may declare, and what each one means.
-        variants: The interface in place of `interface`, for a component that declares this capability.
         part_of: Kind whose component uses one of this kind, if it declares this kind's name as a capability. Beside
             a component that does not, a choice of this kind is refused. None: the kind stands by itself.
         kit: "module" or "module:NAME" of the conformance kit, `KIT` if no name is given. None: there is none.
@@ -72,14 +71,9 @@ class KindSpec:
     table: str | None = None
     default: str | None = None
     capabilities: Mapping[str, str] = field(default_factory=dict)
-    variants: Mapping[str, type] = field(default_factory=dict)
     part_of: str | None = None
     kit: str | None = None
     opens_network: bool = False
-
-    def interface_for(self, capabilities: frozenset[str]) -> type:
-        """The class that a component with these capabilities must be."""
-        return next((cls for word, cls in self.variants.items() if word in capabilities), self.interface)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,26 +6,26 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from enginecore.errors import EngineDeadError, InvalidRequestError
+from enginecore.interfaces import AsyncEngineCoreClient
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
-from tests.frontend.scripted_client import ScriptedClient
+from tests.frontend.scripted_client import ScriptedClient, make_info
 
 
-class ScriptedAsyncClient:
-    """Fills `AsyncEngineCoreClient`.
-
-    `core` is the engine core. While `paused` it gives nothing, and while nothing is live neither. Each step waits for
-    one round of the event loop, unless `waits` is False. `due` holds outputs that are there already. Control calls are
-    answered by `on_call`, unless `answers` is False. What was not given before `shutdown` is lost, unless
+class ScriptedAsyncClient(AsyncEngineCoreClient):
+    """`core` is the engine core. While `paused` it gives nothing, and while nothing is live neither. Each step waits
+    for one round of the event loop, unless `waits` is False. `due` holds outputs that are there already. Control calls
+    are answered by `on_call`, unless `answers` is False. What was not given before `shutdown` is lost, unless
     `keeps_last_outputs`.
     """
 
     client_index = 3
+    info = make_info()
+    failure: BaseException | None = None
     address: Mapping[str, Any] = {}
 
     def __init__(self, script: Callable[[EngineCoreRequest], list[int]], **options: Any) -> None:
         self.core = ScriptedClient(script, **options)
         self.info = self.core.info
-        self.failure: BaseException | None = None
         self.paused = False
         self.waits = True
         self.answers = True

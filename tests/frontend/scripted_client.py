@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from enginecore.errors import InvalidRequestError
+from enginecore.interfaces import EngineCoreClient
 from enginecore.messages import (
     EngineCoreOutput,
     EngineCoreOutputs,
@@ -35,7 +36,7 @@ def make_info(**changes):
     return EngineInfo(**(values | changes))
 
 
-class ScriptedClient:
+class ScriptedClient(EngineCoreClient):
     """Gives each request `tokens_per_step` tokens of `script(request)` per step, EOS after the last of them.
 
     `requests` holds all that were ever added, `aborted` all ids that were ever aborted, `live` those that run.
@@ -43,6 +44,7 @@ class ScriptedClient:
     """
 
     client_index = 3
+    info = make_info()
 
     def __init__(self, script: Callable[[EngineCoreRequest], list[int]], *, tokens_per_step=1, info=None):
         self.script = script

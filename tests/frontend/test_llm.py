@@ -5,6 +5,7 @@ import pytest
 
 from enginecore import LLM, SamplingParams
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError, InvalidRequestError
+from enginecore.interfaces import Transport
 from enginecore.plugin import Component
 from tests.frontend.byte_tokenizer import ByteTokenizer
 from tests.frontend.scripted_client import ScriptedClient
@@ -12,7 +13,7 @@ from tests.frontend.scripted_client import ScriptedClient
 GREETING = [{"role": "user", "content": "Hi"}]
 
 
-class ScriptedTransport:
+class ScriptedTransport(Transport):
     """Connects to a client that exists already."""
 
     def __init__(self, client):

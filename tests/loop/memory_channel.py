@@ -3,21 +3,23 @@
 import os
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+from enginecore.interfaces import Channel, ServerChannel
 from enginecore.wire import ClientMessage, Frame, ServerMessage, decode_client_message, decode_server_message, encode
 
 
-class MemoryServer:
-    """Fills `ServerChannel`. `sent` holds the messages for each peer, decoded, as queues to wait on.
+class MemoryServer(ServerChannel):
+    """`sent` holds the messages for each peer, decoded, as queues to wait on.
 
     `on_receive` and `on_send` are called first in the methods of these names, and may raise or wait.
     """
 
+    address: Mapping[str, Any] = {}
+
     def __init__(self) -> None:
-        self.address: dict[str, Any] = {}
         self.sent: defaultdict[bytes, SimpleQueue[ServerMessage]] = defaultdict(SimpleQueue)
         self.channels: dict[bytes, MemoryChannel] = {}
         self.on_receive: Callable[[], None] = lambda: None
@@ -81,8 +83,8 @@ class MemoryServer:
         os.close(self._signal)
 
 
-class MemoryChannel:
-    """Fills `Channel`. What is put into it is received; None: the engine core's end is gone."""
+class MemoryChannel(Channel):
+    """What is put into it is received; None: the engine core's end is gone."""
 
     def __init__(self, server: MemoryServer | None = None, peer: bytes = b"") -> None:
         self.sent: list[ClientMessage] = []

@@ -12,7 +12,6 @@ from enginecore.clock import Clock, RealClock
 from enginecore.errors import ConfigurationError, EngineCoreError
 from enginecore.interfaces import (
     AsyncEngineCoreClient,
-    ChannelTransport,
     EngineCoreApi,
     EngineCoreClient,
     Transport,
@@ -106,7 +105,7 @@ def _connect(
     _check_channels(component)
     if not isinstance(address, Mapping):
         raise ConfigurationError(f"address must be what `address` of a client gave, a dict; got {address!r:.100}")
-    transport: ChannelTransport = _build(component, loaded, RealClock())
+    transport: Transport = _build(component, loaded, RealClock())
     try:
         channel = transport.open(address, CONNECT_TIMEOUT)
     except ConnectionError as error:

@@ -10,6 +10,7 @@ from typing import Any
 from enginecore.client.connection import Connection, renewed, value_of
 from enginecore.client.process_client import SHUT_DOWN
 from enginecore.errors import EngineDeadError
+from enginecore.interfaces import AsyncEngineCoreClient
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 from enginecore.wire import Bye, Reply, Shutdown
 
@@ -17,8 +18,11 @@ CANNOT_BE_TOLD = (asyncio.InvalidStateError, RuntimeError)
 """Of a future: it is done, as when it was cancelled, or its event loop is closed."""
 
 
-class AsyncProcessClient:
-    """Fills `AsyncEngineCoreClient`. Bound to no event loop: readers exist only while `get_output` waits."""
+class AsyncProcessClient(AsyncEngineCoreClient):
+    """Asyncio client of an engine core in another process.
+
+    Bound to no event loop: readers exist only while `get_output` waits.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from enginecore.client.connection import Connection, value_of
+from enginecore.interfaces import EngineCoreClient
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 from enginecore.wire import Bye, Reply, ServerMessage, Shutdown
 
 SHUT_DOWN = "the engine core was shut down"
 
 
-class ProcessClient:
-    """Fills `EngineCoreClient`."""
+class ProcessClient(EngineCoreClient):
+    """Synchronous client of an engine core in another process."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

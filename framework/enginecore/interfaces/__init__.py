@@ -1,5 +1,7 @@
 """The seams: what each kind of component, and an observer, must offer."""
 
+from enginecore.interfaces.client import AsyncEngineCoreClient, EngineCoreClient
+from enginecore.interfaces.engine_core import EngineCoreApi
 from enginecore.interfaces.eviction import CachedContent, EvictionOrder
 from enginecore.interfaces.executor import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.interfaces.kv_cache_manager import CachedPrefix, KVCacheManager, KVCacheStats
@@ -7,15 +9,7 @@ from enginecore.interfaces.observer import Observer, RequestRecord, StepRecord
 from enginecore.interfaces.scheduler import Outputs, Scheduler
 from enginecore.interfaces.scheduler_view import Rank, RequestView, SchedulerView, WaitingView
 from enginecore.interfaces.tokenizer import DecodeStream, Tokenizer
-from enginecore.interfaces.transport import (
-    AsyncEngineCoreClient,
-    Channel,
-    ChannelTransport,
-    EngineCoreApi,
-    EngineCoreClient,
-    ServerChannel,
-    Transport,
-)
+from enginecore.interfaces.transport import Channel, ServerChannel, Transport
 from enginecore.interfaces.victim import VictimChoice
 from enginecore.wire import Frame
 
@@ -24,7 +18,6 @@ __all__ = [
     "CachedContent",
     "CachedPrefix",
     "Channel",
-    "ChannelTransport",
     "DecodeStream",
     "EngineCoreApi",
     "EngineCoreClient",

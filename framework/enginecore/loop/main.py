@@ -17,7 +17,7 @@ import msgspec
 from enginecore.assembly import build_engine_core
 from enginecore.clock import RealClock
 from enginecore.errors import EngineCoreError
-from enginecore.interfaces import ChannelTransport, ServerChannel
+from enginecore.interfaces import ServerChannel, Transport
 from enginecore.loop.engine_core_proc import EngineCoreProc
 from enginecore.loop.io_threads import InputThread, OutputThread
 from enginecore.loop.last_words import named, said_by, traceback_of
@@ -163,13 +163,13 @@ def _run(proc: EngineCoreProc, receiving: InputThread, sending: OutputThread, se
     return 1 if last.traceback else 0
 
 
-def _transport(loaded: Loaded) -> ChannelTransport:
+def _transport(loaded: Loaded) -> Transport:
     context = TransportContext(
         start_engine_core=lambda: build_engine_core(loaded, RealClock()),
         clock=RealClock(),
         shutdown_timeout=loaded.settings.shutdown_timeout,
     )
-    transport: ChannelTransport = loaded.build("transport", context)
+    transport: Transport = loaded.build("transport", context)
     return transport
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from enginecore.client.core_process import private_directory
 from enginecore.clock import RealClock
 from enginecore.errors import InvariantError
-from enginecore.interfaces import Channel, ChannelTransport, Frame, ServerChannel
+from enginecore.interfaces import Channel, Frame, ServerChannel, Transport
 from enginecore.plugin import Component, TransportContext
 from enginecore.processes import ChildProcess
 from enginecore.settings import Loaded
@@ -51,7 +51,7 @@ class ChannelBench(Background):
 
     # -- putting up --------------------------------------------------------------------------------
 
-    def make_transport(self) -> ChannelTransport:
+    def make_transport(self) -> Transport:
         """A transport, as each process has one."""
         return make_transport(self._subject.component, self._subject.loaded)
 
@@ -60,7 +60,7 @@ class ChannelBench(Background):
         self._directories.append(private_directory())
         return self._directories[-1]
 
-    def listen(self, *, transport: ChannelTransport | None = None, directory: Path | None = None) -> ServerChannel:
+    def listen(self, *, transport: Transport | None = None, directory: Path | None = None) -> ServerChannel:
         """An engine core's end."""
         server = (transport or self.transport).listen(directory or self.directory())
         self._servers.append(server)
@@ -71,7 +71,7 @@ class ChannelBench(Background):
         server: ServerChannel,
         *,
         address: Mapping[str, Any] | None = None,
-        transport: ChannelTransport | None = None,
+        transport: Transport | None = None,
     ) -> Channel:
         """A front end's end of the line to a server here, which is attended meanwhile."""
         opening = self.start_call(self.open_at, address or server.address, transport)
@@ -86,7 +86,7 @@ class ChannelBench(Background):
             else:
                 wait_for(server.fileno(), 0.001)
 
-    def open_at(self, address: Mapping[str, Any], transport: ChannelTransport | None = None) -> Channel:
+    def open_at(self, address: Mapping[str, Any], transport: Transport | None = None) -> Channel:
         """A front end's end of the line to a server that others attend."""
         channel = (transport or self.transport).open(address, self.patience)
         self._channels.append(channel)
@@ -184,7 +184,7 @@ class ChannelBench(Background):
         raise Violation(f"nothing came within {self.patience:g} s", "what was sent arrives; so does the word of an end")
 
 
-def make_transport(component: Component, loaded: Loaded) -> ChannelTransport:
+def make_transport(component: Component, loaded: Loaded) -> Transport:
     """Build a transport of channels."""
 
     def start_engine_core() -> NoReturn:
@@ -193,7 +193,7 @@ def make_transport(component: Component, loaded: Loaded) -> ChannelTransport:
         )
 
     context = TransportContext(start_engine_core=start_engine_core, clock=RealClock(), shutdown_timeout=0.0)
-    made: ChannelTransport = component.factory(loaded.settings.component("transport").settings, context)
+    made: Transport = component.factory(loaded.settings.component("transport").settings, context)
     return made
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from enginecore.interfaces import ChannelTransport
+from enginecore.interfaces import Transport
 from enginecore.processes import Parent
 from enginecore.settings import restore_settings
 from enginecore_conformance.transports.bench import make_transport
@@ -39,7 +39,7 @@ def engine_core(payload: Mapping[str, Any], parent: Parent) -> int:
     return _stay()
 
 
-def _transport(payload: Mapping[str, Any], parent: Parent) -> ChannelTransport:
+def _transport(payload: Mapping[str, Any], parent: Parent) -> Transport:
     parent.watch(lambda: os._exit(1))
     loaded = restore_settings(payload["loaded"])
     component = loaded.registry.get("transport", loaded.settings.component("transport").name)

@@ -24,8 +24,8 @@ Route = Callable[[EngineCoreRequest], int]
 MUST_AGREE = ("model", "vocab_size", "eos_token_ids", "dtype")
 
 
-class RoutedClient:
-    """Fills `AsyncEngineCoreClient`: sends each request to one engine core, and reads from all of them.
+class RoutedClient(AsyncEngineCoreClient):
+    """Sends each request to one engine core, and reads from all of them.
 
     The end of one engine core is the end of its requests only, by an error that names it; who is sent there later is
     refused. The client has failed when all of them have.

@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast
 
 from enginecore import wire
 from enginecore.errors import EngineCoreError, EngineDeadError
-from enginecore.interfaces import EngineCoreApi
+from enginecore.interfaces import EngineCoreApi, EngineCoreClient, Transport
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo, FinishReason
 from enginecore.plugin import TransportContext
 
@@ -43,8 +43,8 @@ class ThroughWire:
         return cast(wire.Outputs, wire.decode_server_message(wire.encode(wire.Outputs(outputs=outputs)))).outputs
 
 
-class InprocTransport:
-    """Fills `Transport`."""
+class InprocTransport(Transport):
+    """Runs the engine core in the front end's thread."""
 
     def __init__(self, carrier: Carrier, context: TransportContext) -> None:
         self._carrier = carrier
@@ -54,8 +54,8 @@ class InprocTransport:
         return InprocClient(self._context, self._carrier)
 
 
-class InprocClient:
-    """Fills `EngineCoreClient`. Not thread-safe: whoever calls runs the engine core."""
+class InprocClient(EngineCoreClient):
+    """Runs a step when outputs are asked for. Not thread-safe: whoever calls runs the engine core."""
 
     def __init__(self, context: TransportContext, carrier: Carrier) -> None:
         self._core: EngineCoreApi = context.start_engine_core()

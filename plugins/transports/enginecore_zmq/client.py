@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from enginecore.interfaces import Frame
+from enginecore.interfaces import Channel, Frame
 from enginecore_zmq.sockets import (
     Context,
     Monitor,
@@ -22,8 +22,8 @@ TRIED_AGAIN = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED | zmq.EVENT_CLOSED
 """What shows that a connection that was lost a while ago is still lost."""
 
 
-class ZmqChannel:
-    """Fills `Channel`.
+class ZmqChannel(Channel):
+    """A front end's end, over two sockets.
 
     The engine core's end is the PULL's: whatever was sent has arrived before. The DEALER may break alone, on the way
     between two machines. It then tries again after a second, which is long enough for the end of both to be seen; so a

@@ -13,7 +13,7 @@ from typing import Any
 
 import zmq
 
-from enginecore.interfaces import Frame
+from enginecore.interfaces import Frame, ServerChannel
 from enginecore_zmq.keys import Gatekeeper, KeyPair, ServerKeys
 from enginecore_zmq.line import Line
 from enginecore_zmq.places import Place
@@ -44,8 +44,8 @@ _NOBLOCK = int(zmq.NOBLOCK)  # as a plain number it costs less
 _LINGER_MARGIN = 1.0  # ZMQ itself keeps to the time; this is for a machine that is too busy to
 
 
-class ZmqServerChannel:
-    """Fills `ServerChannel`.
+class ZmqServerChannel(ServerChannel):
+    """The engine core's end: one socket that front ends knock at, and a line to each of them.
 
     A front end says OPEN to the ROUTER, is told where its line waits for it, connects, and gets an empty message there:
     it is open. From then on all that it sends is the kernel's. Its line's end is its own.
@@ -75,13 +75,17 @@ class ZmqServerChannel:
             if keys is not None and gatekeeper is not None:
                 self._selector.register(gatekeeper.socket, selectors.EVENT_READ, gatekeeper.answer)
                 use_as_server(self._router, keys.own)
-            self.address: Mapping[str, Any] = {"endpoint": place.seen_as + place.bind(self._router, place.first)}
+            self._address: dict[str, Any] = {"endpoint": place.seen_as + place.bind(self._router, place.first)}
             self._selector.register(self._router, selectors.EVENT_READ, self._look)
         except BaseException:
             self.close(0)
             raise
         if keys is not None and keys.told is not None:
-            self.address = {**self.address, "keys": keys.told.to_plain()}
+            self._address["keys"] = keys.told.to_plain()
+
+    @property
+    def address(self) -> Mapping[str, Any]:
+        return self._address
 
     def fileno(self) -> int:
         return self._selector.fileno()

@@ -1,4 +1,4 @@
-"""Fills `ChannelTransport`."""
+"""The transport `zmq`: settings and addresses in, ends out."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import zmq
 
 from enginecore.errors import ConfigurationError
+from enginecore.interfaces import Transport
 from enginecore_zmq.client import ZmqChannel
 from enginecore_zmq.keys import ClientKeys, ServerKeys, client_keys, fresh_keys, server_keys
 from enginecore_zmq.opening import open_channel
@@ -15,7 +16,7 @@ from enginecore_zmq.server import ZmqServerChannel
 from enginecore_zmq.settings import ZmqSettings
 
 
-class ZmqTransport:
+class ZmqTransport(Transport):
     """Carries messages between processes through ZMQ sockets.
 
     An address is {"endpoint": ...}. If the engine core made fresh keys there are "keys" too, all that a front end

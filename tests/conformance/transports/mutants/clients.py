@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from enginecore import interfaces
 from enginecore.errors import EngineCoreError, EngineDeadError, InvalidRequestError, UtilityError
 from enginecore.messages import EngineCoreOutputs, FinishReason
 from enginecore_inproc.transport import Direct, InprocTransport
 
 
-class Client:
+class Client(interfaces.EngineCoreClient):
     """Hands every call on."""
 
     def __init__(self, inner: Any) -> None:
@@ -42,7 +43,7 @@ class Client:
         self.inner.shutdown()
 
 
-class Transport:
+class Transport(interfaces.Transport):
     client: Any = Client
     caught_by = ""
     limits = 2.0, 5.0

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from enginecore import interfaces
 from tests.conformance.transports.example import UNIX
 
 
@@ -16,7 +17,7 @@ class End:
         return self.inner.receive()
 
 
-class Server(End):
+class Server(End, interfaces.ServerChannel):
     @property
     def address(self):
         return self.inner.address
@@ -28,7 +29,7 @@ class Server(End):
         self.inner.close(linger)
 
 
-class Channel(End):
+class Channel(End, interfaces.Channel):
     def send(self, frames):
         self.inner.send(frames)
 
@@ -36,7 +37,7 @@ class Channel(End):
         self.inner.close()
 
 
-class Transport:
+class Transport(interfaces.Transport):
     """A mutant is one that differs somewhere.
 
     `caught_by` names the check that sees it; `limits` are the kit's patience and time limit for it. Many a bug shows in
