@@ -15,16 +15,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from enginecore.errors import EngineCoreError
+from enginecore.framing import FrameReader, FramingError, framed
 
 _BOOTSTRAP = (
     "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
     "from enginecore.processes import run_child; run_child(job)"
 )
-_HEADER = 4
 _LONGEST_POLL = 2.0**31 - 1024
 _LONGEST_REPORT = 32 << 20
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
@@ -49,8 +50,6 @@ class ChildProcess:
             title: Shown in lists of processes.
             fds: File descriptors that it gets under the same numbers, and no other child does.
         """
-        self._buffer = bytearray()
-        self._ended = False
         self._reaping = threading.RLock()
         output = _standard_error()
         self._reports, child_end = _pipe()
@@ -74,6 +73,7 @@ class ChildProcess:
         finally:
             os.close(child_end)
         os.set_blocking(self._reports, False)
+        self._reader = FrameReader(partial(os.read, self._reports), _LONGEST_REPORT)
         if self._popen.stdin is not None:
             with suppress(BrokenPipeError), self._popen.stdin as stdin:  # a child that dies at once: see `receive`
                 stdin.write(text)
@@ -105,20 +105,18 @@ class ChildProcess:
             EngineCoreError: what it reports cannot be.
         """
         deadline = time.monotonic() + timeout
-        while (report := self._take_report()) is None and not self._ended:
+        while (report := self._next_report()) is None and not self._reader.has_ended:
             poll = select.poll()
             poll.register(self._reports, select.POLLIN)
             if not poll.poll(milliseconds(deadline - time.monotonic())) and time.monotonic() >= deadline:
                 return None
-            self._read()
         return report
 
     @property
     def has_ended(self) -> bool:
         """Whether it has ended, or closed its end of the pipe because it is about to."""
-        if not self._ended:
-            self._read()
-        return self._ended
+        self._reader.read_available()
+        return self._reader.has_ended
 
     def terminate(self) -> None:
         """Ask it to end, as SIGTERM does."""
@@ -143,7 +141,8 @@ class ChildProcess:
             self._popen.wait()
         if self._reports >= 0:
             os.close(self._reports)
-            self._reports, self._ended = -1, True
+            self._reports = -1
+            self._reader.close()
 
     def _exit_code(self) -> int | None:
         """None while it runs. Of one that has ended, what is left of its process group is ended too."""
@@ -159,28 +158,11 @@ class ChildProcess:
             if self._popen.returncode is None:
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self._reports, 1 << 16)
-            except BlockingIOError:
-                return
-            if not data:
-                self._ended = True
-                return
-            self._buffer += data
-
-    def _take_report(self) -> bytes | None:
-        if len(self._buffer) < _HEADER:
-            return None
-        size = int.from_bytes(self._buffer[:_HEADER], "big")
-        if size > _LONGEST_REPORT:
-            raise EngineCoreError(f"process {self.pid} reports {size} bytes: something else writes to its pipe")
-        if len(self._buffer) < _HEADER + size:
-            return None
-        report = bytes(self._buffer[_HEADER : _HEADER + size])
-        del self._buffer[: _HEADER + size]
-        return report
+    def _next_report(self) -> bytes | None:
+        try:
+            return self._reader.receive()
+        except FramingError as error:
+            raise EngineCoreError(f"process {self.pid}: {error}: something else writes to its pipe") from error
 
 
 class Parent:
@@ -194,7 +176,7 @@ class Parent:
     def report(self, data: bytes) -> None:
         """Tell the parent. A parent that is gone is told nothing."""
         with self._lock, suppress(BrokenPipeError):
-            view = memoryview(len(data).to_bytes(_HEADER, "big") + data)
+            view = memoryview(framed(data))
             while view:
                 view = view[os.write(self._reports, view) :]
 

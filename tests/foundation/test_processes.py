@@ -118,7 +118,7 @@ def test_its_descriptor_is_readable_once_there_is_news(start: Starter) -> None:
 
 def test_what_something_else_wrote_into_the_pipe_is_an_error(start: Starter) -> None:
     child = start("report_nonsense")
-    with pytest.raises(EngineCoreError, match=f"process {child.pid} reports 4294967295 bytes"):
+    with pytest.raises(EngineCoreError, match=f"process {child.pid}: a message of 4294967295 bytes is announced"):
         child.receive(TIMEOUT)
 
 
