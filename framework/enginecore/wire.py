@@ -1,13 +1,11 @@
-"""What front end and engine core say to each other across processes, and how it is written as frames.
+"""Messages between a front end and an engine core in another process, and how they are written as bytes.
 
-One msgspec struct per kind of message, told apart by an integer tag. The first frame is the message; arrays of numbers
-inside it (NumPy's) follow as frames of their own, uncopied, in the order in which they stand there. Nothing is pickled:
+One msgspec struct per kind of message, told apart by an integer tag; each is written as one frame. Nothing is pickled:
 what has no plain form is refused by the sender.
 """
 
 import enum
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -20,9 +18,6 @@ from enginecore.errors import EngineCoreError
 Frame = bytes | bytearray | memoryview
 """A piece of a message. A sender never changes one that it has sent."""
 
-_ARRAY = 1  # msgpack extension type
-_NUMBERS = "biufc"  # kinds of NumPy's types that arrays may have
-_DTYPE = re.compile(rf"[<>|][{_NUMBERS}][0-9]{{1,2}}")  # nothing else is shown to NumPy, which evaluates some names
 _LONGEST_ERROR = 1000  # characters: an error may quote what it is about, and that may be large
 
 
@@ -55,20 +50,20 @@ class Hello(messages.Message, tag=1):
     key: str = ""
 
 
-class Add(messages.Message, tag=2):
+class AddRequest(messages.Message, tag=2):
     """A request. The engine core stamps it with the client that sent it."""
 
     request: messages.EngineCoreRequest
 
 
-class Abort(messages.Message, tag=3):
+class AbortRequests(messages.Message, tag=3):
     """End these requests."""
 
     request_ids: list[str]
 
 
-class Call(messages.Message, tag=4):
-    """A control call, to be answered by a `Reply` of the same id."""
+class UtilityCall(messages.Message, tag=4):
+    """A control call, to be answered by a `UtilityReply` of the same id."""
 
     call_id: int
     name: str
@@ -93,13 +88,13 @@ class Welcome(messages.Message, tag=1):
     info: messages.EngineInfo
 
 
-class Refused(messages.Message, tag=2):
+class Rejected(messages.Message, tag=2):
     """The engine core could not read a message of this front end, or does not know it. It says nothing more to it."""
 
     reason: str
 
 
-class Outputs(messages.Message, tag=3):
+class StepOutputs(messages.Message, tag=3):
     """One step's outputs."""
 
     outputs: messages.EngineCoreOutputs
@@ -111,7 +106,7 @@ class Idle(messages.Message, tag=4):
     num_added: int
 
 
-class Failure(enum.IntEnum):
+class UtilityFailure(enum.IntEnum):
     """How a control call failed."""
 
     INVALID = 0
@@ -122,8 +117,8 @@ class Failure(enum.IntEnum):
     """The engine core is dead."""
 
 
-class Reply(messages.Message, tag=5):
-    """Answer to a `Call`.
+class UtilityReply(messages.Message, tag=5):
+    """Answer to a `UtilityCall`.
 
     Attributes:
         call_id: Of the call.
@@ -135,7 +130,7 @@ class Reply(messages.Message, tag=5):
 
     call_id: int
     value: Any = None
-    failure: Failure | None = None
+    failure: UtilityFailure | None = None
     error: str = ""
     traceback: str = ""
 
@@ -152,8 +147,8 @@ class Dead(messages.Message, tag=6):
     traceback: str = ""
 
 
-ClientMessage = Hello | Add | Abort | Call | Bye | Shutdown
-ServerMessage = Welcome | Refused | Outputs | Idle | Reply | Dead
+ClientMessage = Hello | AddRequest | AbortRequests | UtilityCall | Bye | Shutdown
+ServerMessage = Welcome | Rejected | StepOutputs | Idle | UtilityReply | Dead
 
 
 def schema_of(types: Iterable[type]) -> str:
@@ -180,70 +175,41 @@ SCHEMA = schema_of(
 )
 """Front end and engine core must have the same one."""
 
-_encoder = msgspec.msgpack.Encoder()
-
 
 def encode(message: ClientMessage | ServerMessage) -> list[Frame]:
-    """The frames of a message. Each call makes new ones: nothing that was sent is written to again.
+    """The frames of a message, of which there is one. Each call makes a new one: what was sent is never written again.
 
     Raises:
         WireError: it holds something that has no plain form.
     """
-    frames: list[Frame] = [b""]
-
-    def lift(value: Any) -> Any:
-        kind = type(value).__name__
-        if type(value).__module__ == "numpy":
-            import numpy as np
-
-            if isinstance(value, np.generic) and isinstance(plain := value.item(), int | float | str | bytes):
-                return plain
-            if type(value) is np.ndarray:
-                kind = f"{kind} of {value.dtype}"
-                if value.dtype.kind in _NUMBERS:
-                    frames.append(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-                    return msgspec.msgpack.Ext(_ARRAY, _encoder.encode((value.dtype.str, value.shape)))
-        raise TypeError(f"a value of type {kind} has no plain form")
-
     try:
         # a hook only where one may be needed: it costs what a step's outputs cost without it
-        lifting = isinstance(message, Call | Reply)
-        frames[0] = (msgspec.msgpack.Encoder(enc_hook=lift) if lifting else _encoder).encode(message)
+        encoder = _open_encoder if isinstance(message, UtilityCall | UtilityReply) else _encoder
+        return [encoder.encode(message)]
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise WireError(f"cannot be sent to another process: {error}") from error
-    return frames
 
 
-class _ArrayReader:
-    """Makes arrays of the frames after the first, one by one."""
-
-    def __init__(self, frames: Sequence[Frame]) -> None:
-        self._frames = iter(frames)
-
-    def __call__(self, code: int, data: memoryview) -> Any:
-        if code != _ARRAY:
-            raise ValueError(f"unknown extension type {code}")
-        dtype, shape = msgspec.msgpack.decode(data, type=tuple[str, tuple[int, ...]])
-        if not _DTYPE.fullmatch(dtype):
-            raise ValueError(f"an array of {dtype[:20]!r}: only numbers travel in arrays")
-        if min(shape, default=0) < 0:
-            raise ValueError(f"an array of shape {shape}")
-        frame = next(self._frames, None)
-        if frame is None:
-            raise ValueError("fewer frames than arrays")
+def _plain(value: Any) -> int | float | str | bytes:
+    """A number or text of NumPy's as Python's own."""
+    if type(value).__module__ == "numpy":
         import numpy as np
 
-        return np.frombuffer(frame, np.dtype(dtype)).reshape(shape)
-
-    def check_used_up(self) -> None:
-        """Raise ValueError if a frame is left."""
-        if next(self._frames, None) is not None:
-            raise ValueError("more frames than arrays")
+        if isinstance(value, np.generic) and isinstance(plain := value.item(), int | float | str | bytes):
+            return plain
+    raise TypeError(f"a value of type {type(value).__name__} has no plain form")
 
 
-_no_arrays = _ArrayReader(())
-_client_messages = msgspec.msgpack.Decoder(ClientMessage, ext_hook=_no_arrays)
-_server_messages = msgspec.msgpack.Decoder(ServerMessage, ext_hook=_no_arrays)
+_encoder = msgspec.msgpack.Encoder()
+_open_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+
+def _refuse_extension(code: int, data: memoryview) -> Any:
+    raise ValueError(f"unknown extension type {code}")
+
+
+_client_messages = msgspec.msgpack.Decoder(ClientMessage, ext_hook=_refuse_extension)
+_server_messages = msgspec.msgpack.Decoder(ServerMessage, ext_hook=_refuse_extension)
 
 
 def decode_client_message(frames: Sequence[Frame]) -> ClientMessage:
@@ -267,15 +233,10 @@ def decode_server_message(frames: Sequence[Frame]) -> ServerMessage:
 
 
 def _decode(decoder: "msgspec.msgpack.Decoder[Any]", frames: Sequence[Frame]) -> Any:
-    if not frames:
-        raise WireError("a message without frames")
+    if len(frames) != 1:
+        raise WireError(f"a message of {len(frames)} frames: each has one")
     try:
-        if len(frames) == 1:
-            return decoder.decode(frames[0])
-        arrays = _ArrayReader(frames[1:])
-        message = msgspec.msgpack.Decoder(decoder.type, ext_hook=arrays).decode(frames[0])
-        arrays.check_used_up()
-        return message
+        return decoder.decode(frames[0])
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError, OverflowError) as error:
         raise _explained(frames[0], error) from error
 

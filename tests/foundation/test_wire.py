@@ -21,14 +21,14 @@ from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, EngineCoreR
 from enginecore.sampling import SamplingParams
 from enginecore.wire import (
     SCHEMA,
-    Abort,
-    Add,
-    Call,
+    AbortRequests,
+    AddRequest,
     ClientMessage,
     Dead,
-    Outputs,
-    Reply,
     ServerMessage,
+    StepOutputs,
+    UtilityCall,
+    UtilityReply,
     Welcome,
     WireError,
     decode_client_message,
@@ -107,8 +107,8 @@ def test_defaults_arrive_as_defaults(kind: type) -> None:
 def test_parameters_that_exclude_others_arrive_too() -> None:
     params = SamplingParams(detokenize=False, max_tokens=None, min_tokens=9, stop_token_ids=(1,))
     request = EngineCoreRequest(request_id="r", prompt_token_ids=[1], params=params)
-    arrived = decode_client_message(encode(Add(request)))
-    assert isinstance(arrived, Add)
+    arrived = decode_client_message(encode(AddRequest(request)))
+    assert isinstance(arrived, AddRequest)
     assert arrived.request.params == params
     assert isinstance(arrived.request.params, SamplingParams)
     assert arrived.request.params.stop_token_ids == (1,)
@@ -116,8 +116,8 @@ def test_parameters_that_exclude_others_arrive_too() -> None:
 
 def test_reasons_arrive_as_reasons() -> None:
     outputs = [EngineCoreOutput(str(reason), [], reason) for reason in FinishReason]
-    arrived = decode_server_message(encode(Outputs(EngineCoreOutputs(outputs=outputs))))
-    assert isinstance(arrived, Outputs)
+    arrived = decode_server_message(encode(StepOutputs(EngineCoreOutputs(outputs=outputs))))
+    assert isinstance(arrived, StepOutputs)
     assert [output.finish_reason for output in arrived.outputs.outputs] == [0, 1, 2, 3]
     assert all(type(output.finish_reason) is FinishReason for output in arrived.outputs.outputs)
 
@@ -129,54 +129,13 @@ def test_each_encoding_is_a_new_one() -> None:
     assert first == second
 
 
-# -- arrays ----------------------------------------------------------------------------------------------------------
+# -- arguments and results -------------------------------------------------------------------------------------------
 
 
 def sent(*args: Any) -> list[Any]:
-    message = decode_client_message(encode(Call(1, "x", list(args))))
-    assert isinstance(message, Call)
+    message = decode_client_message(encode(UtilityCall(1, "x", list(args))))
+    assert isinstance(message, UtilityCall)
     return message.args
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.arange(6, dtype=np.int64).reshape(2, 3),
-        np.arange(6, dtype=">i4").reshape(1, 2, 3),
-        np.arange(6, dtype=np.float16).reshape(2, 3).T,
-        np.arange(20, dtype=np.uint8)[::3],
-        np.array([[True, False]]),
-        np.array([1 + 2j], dtype=np.complex64),
-        np.array(3.5, dtype=np.float32),
-        np.empty((0, 3)),
-        np.empty((2, 0), dtype=np.int8),
-    ],
-    ids=lambda array: f"{array.dtype}{array.shape}",
-)
-def test_arrays_arrive_with_type_and_shape(array: np.ndarray[Any, Any]) -> None:
-    (arrived,) = sent(array)
-    assert arrived.dtype == array.dtype
-    assert arrived.shape == array.shape
-    assert np.array_equal(arrived, array)
-
-
-def test_arrays_are_frames_of_their_own_and_are_not_copied_on_either_side() -> None:
-    first, second = np.arange(1000), np.ones((3, 5), dtype=np.float32)
-    frames = encode(Reply(1, {"deep": [first, {"deeper": second}]}))
-    assert len(frames) == 3
-    assert len(frames[0]) < 100
-    assert np.shares_memory(np.frombuffer(frames[1], dtype=first.dtype), first)
-    assert np.shares_memory(np.frombuffer(frames[2], dtype=np.float32), second)
-    arrived = decode_server_message(frames)
-    assert isinstance(arrived, Reply)
-    assert np.shares_memory(arrived.value["deep"][0], first)
-    assert np.shares_memory(arrived.value["deep"][1]["deeper"], second)
-
-
-def test_one_array_twice_is_two_arrays() -> None:
-    array = np.arange(3)
-    assert [list(arrived) for arrived in sent(array, [array])[0:1]] == [[0, 1, 2]]
-    assert list(sent(array, [array])[1][0]) == [0, 1, 2]
 
 
 def test_numbers_and_texts_of_numpy_arrive_as_plain_ones() -> None:
@@ -199,10 +158,9 @@ class Loaded:
 @pytest.mark.parametrize(
     ("value", "what"),
     [
-        (np.array([object()]), "ndarray of object"),
-        (np.zeros(2, dtype="i4,f4"), "ndarray of"),
-        (np.array(["text"]), "ndarray of <U4"),
-        (np.array([1], dtype="M8[s]"), "ndarray of datetime64"),
+        (np.arange(3), "ndarray"),
+        (np.array(3.5), "ndarray"),
+        (np.array([object()]), "ndarray"),
         (np.ma.array([1, 2], mask=[False, True]), "MaskedArray"),
         (np.longdouble(1), "longdouble"),
         (np.datetime64("2020-01-01"), "datetime64"),
@@ -218,7 +176,9 @@ class Loaded:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-@pytest.mark.parametrize("around", [lambda value: Call(1, "x", [value]), lambda value: Reply(1, [[value]])])
+@pytest.mark.parametrize(
+    "around", [lambda value: UtilityCall(1, "x", [value]), lambda value: UtilityReply(1, [[value]])]
+)
 def test_what_has_no_plain_form_is_refused_by_the_sender(around: Any, value: object, what: str) -> None:
     with pytest.raises(WireError, match=f"cannot be sent to another process: .*{what}"):
         encode(around(value))
@@ -228,13 +188,13 @@ def test_a_value_that_holds_itself_is_refused_by_the_sender() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(WireError, match="recursion"):
-        encode(Reply(1, value))
+        encode(UtilityReply(1, value))
 
 
-def test_an_output_that_holds_an_array_is_refused_by_the_sender() -> None:
+def test_an_output_that_holds_a_number_of_numpy_is_refused_by_the_sender() -> None:
     output = EngineCoreOutput("r", [np.int64(3)])  # type: ignore[list-item]
     with pytest.raises(WireError, match="int64"):
-        encode(Outputs(EngineCoreOutputs(outputs=[output])))
+        encode(StepOutputs(EngineCoreOutputs(outputs=[output])))
 
 
 # -- what makes no sense ---------------------------------------------------------------------------------------------
@@ -244,17 +204,14 @@ def pack(*parts: Any) -> bytes:
     return msgspec.msgpack.encode(list(parts))
 
 
-def extension(*parts: Any, code: int = 1) -> msgspec.msgpack.Ext:
-    return msgspec.msgpack.Ext(code, pack(*parts))
-
-
 TRUNCATED_CALL = b"\x94\x04\x01\xa1x"  # a call of "x" whose arguments are missing
 
 
 @pytest.mark.parametrize(
     ("frames", "message"),
     [
-        ([], "without frames"),
+        ([], "a message of 0 frames"),
+        ([b"", b""], "a message of 2 frames"),
         ([b""], "truncated"),
         ([b"\xc1"], "malformed"),
         ([pack()], "length"),
@@ -287,36 +244,10 @@ def test_what_cannot_be_read_is_a_wire_error(frames: list[bytes], message: str) 
     assert raised.value.request_id is None
 
 
-@pytest.mark.parametrize(
-    ("argument", "frames", "message"),
-    [
-        (extension("<f4", (1,)), [], "fewer frames than arrays"),
-        ([extension("<f4", (1,))] * 2, [bytes(4)], "fewer frames than arrays"),
-        (None, [bytes(4)], "more frames than arrays"),
-        (extension("<f4", (1,)), [bytes(4), b""], "more frames than arrays"),
-        (extension("<f4", (2,)), [bytes(4)], "reshape"),
-        (extension("<f4", (1,)), [bytes(3)], "buffer size"),
-        (extension("<f4", (1,)), [b""], "reshape"),
-        (extension("<f4", (-1,)), [bytes(4)], r"shape \(-1,\)"),
-        (extension("<f4", (1 << 63,)), [bytes(4)], "dimension|int"),
-        (extension("<f4", (1,) * 99), [bytes(4)], "dimension|ndim"),
-        (extension("<f99", (1,)), [bytes(99)], "not understood"),
-        (extension("|O", (0,)), [b""], "only numbers"),
-        (extension("|V4", (1,)), [bytes(4)], "only numbers"),
-        (extension("(,,)f4", (0,)), [b""], "only numbers"),
-        (extension("i4,O", (0,)), [b""], "only numbers"),
-        (extension("<U1000000000", (0,)), [b""], "only numbers"),
-        (extension("", (0,)), [b""], "only numbers"),
-        (extension(1, (0,)), [b""], "Expected `str`"),
-        (extension("<f4"), [b""], "length"),
-        (msgspec.msgpack.Ext(1, b""), [b""], "truncated"),
-        (msgspec.msgpack.Ext(9, b"\x01"), [], "unknown extension type 9"),
-        (msgspec.msgpack.Ext(9, b"\x01"), [b""], "unknown extension type 9"),
-    ],
-)
-def test_arrays_that_are_none_end_the_call_that_carries_them(argument: Any, frames: list[bytes], message: str) -> None:
-    with pytest.raises(WireError, match=message) as raised:
-        decode_client_message([pack(4, 17, "name", [argument]), *frames])
+@pytest.mark.parametrize("code", [1, 9])
+def test_an_extension_ends_the_call_that_carries_it(code: int) -> None:
+    with pytest.raises(WireError, match=f"unknown extension type {code}") as raised:
+        decode_client_message([pack(4, 17, "name", [msgspec.msgpack.Ext(code, b"\x01")])])
     assert raised.value.call_id == 17
 
 
@@ -365,7 +296,7 @@ def real_frames() -> list[list[bytes]]:
     """All messages of both directions, as a sender wrote them."""
     kinds = (*get_args(ClientMessage), *get_args(ServerMessage))
     everything = [filled(msgspec.inspect.type_info(kind)) for kind in kinds]
-    everything += [Call(1, "x", [np.arange(4), [np.ones((2, 2))]]), Abort(["a", "b"])]
+    everything += [UtilityCall(1, "x", [4, [0.5, "y"]]), AbortRequests(["a", "b"])]
     return [[bytes(frame) for frame in encode(message)] for message in everything]
 
 
@@ -473,7 +404,8 @@ def test_the_schema_covers_every_type_that_a_message_can_hold() -> None:
 
 def test_a_pickle_is_not_run() -> None:
     payload = pickle.dumps(Loaded())
-    for frames in ([payload], [pack(4, 1, "x", [extension("|O", (1,))]), payload], [pack(4, 1, "x", [payload])]):
+    extension = msgspec.msgpack.Ext(1, payload)
+    for frames in ([payload], [pack(4, 1, "x", [extension])], [pack(4, 1, "x", [payload])]):
         check_read_or_refused(frames)
     with pytest.raises(AssertionError, match="was unpickled"):
         pickle.loads(payload)

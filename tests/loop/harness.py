@@ -26,13 +26,13 @@ from enginecore.plugin import Component, ExecutorContext
 from enginecore.wire import (
     SCHEMA,
     Bye,
-    Call,
     ClientMessage,
     Dead,
     Hello,
-    Outputs,
-    Reply,
     ServerMessage,
+    StepOutputs,
+    UtilityCall,
+    UtilityReply,
     Welcome,
 )
 from enginecore_conformance.oracle.executor import OracleExecutor
@@ -158,12 +158,12 @@ class FrontEnd:
         self.say(Hello(SCHEMA))
         return self.hear_of(Welcome).client_index
 
-    def call(self, name: str, *args: Any) -> Reply:
+    def call(self, name: str, *args: Any) -> UtilityReply:
         """Call a utility."""
         self._calls += 1
         call_id = self._calls
-        self.say(Call(call_id, name, list(args)))
-        return self.hear_of(Reply, lambda reply: reply.call_id == call_id)
+        self.say(UtilityCall(call_id, name, list(args)))
+        return self.hear_of(UtilityReply, lambda reply: reply.call_id == call_id)
 
     def stats(self) -> SchedulerStats:
         """The scheduler's."""
@@ -173,7 +173,7 @@ class FrontEnd:
         """All outputs up to the last ones of these requests, by request."""
         heard: dict[str, list[EngineCoreOutput]] = {request_id: [] for request_id in request_ids}
         while not all(heard[name] and heard[name][-1].finish_reason is not None for name in request_ids):
-            for output in self.hear_of(Outputs).outputs.outputs:
+            for output in self.hear_of(StepOutputs).outputs.outputs:
                 heard.setdefault(output.request_id, []).append(output)
         return heard
 
@@ -187,7 +187,9 @@ class FrontEnd:
 
     def rest_of_outputs(self) -> list[EngineCoreOutput]:
         """The outputs among `rest`."""
-        return [output for message in self.rest() if isinstance(message, Outputs) for output in message.outputs.outputs]
+        return [
+            output for message in self.rest() if isinstance(message, StepOutputs) for output in message.outputs.outputs
+        ]
 
 
 class Loop:

@@ -16,7 +16,18 @@ from enginecore.client.core_process import dead_error
 from enginecore.client.process_client import ProcessClient
 from enginecore.errors import EngineCoreError, EngineDeadError, InvalidRequestError, RemoteError, UtilityError
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason, LoopStats, SchedulerStats
-from enginecore.wire import Bye, Dead, Failure, Hello, Idle, Outputs, Refused, Reply, Shutdown, Welcome
+from enginecore.wire import (
+    Bye,
+    Dead,
+    Hello,
+    Idle,
+    Rejected,
+    Shutdown,
+    StepOutputs,
+    UtilityFailure,
+    UtilityReply,
+    Welcome,
+)
 from tests.core.engines import request
 from tests.loop.harness import TIMEOUT, Loop
 from tests.loop.memory_channel import MemoryChannel
@@ -64,9 +75,9 @@ class FakeProcess:
 WELCOME = Welcome(3, INFO)
 
 
-def outputs(*tokens: int, last: bool = False) -> Outputs:
+def outputs(*tokens: int, last: bool = False) -> StepOutputs:
     reason = FinishReason.LENGTH if last else None
-    return Outputs(EngineCoreOutputs(outputs=[EngineCoreOutput("r", list(tokens), reason)]))
+    return StepOutputs(EngineCoreOutputs(outputs=[EngineCoreOutput("r", list(tokens), reason)]))
 
 
 def connection(channel: MemoryChannel, process: Any = None) -> Connection:
@@ -111,9 +122,9 @@ def test_hello_is_answered_by_what_is_in_force(channel: MemoryChannel, process: 
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (Refused("the engine core does not talk to this front end: it is another one"), "it is another one"),
+        (Rejected("the engine core does not talk to this front end: it is another one"), "it is another one"),
         (Dead("the engine core has failed: X"), "has failed: X"),
-        (Reply(1), "answered hello by Reply"),
+        (UtilityReply(1), "answered hello by UtilityReply"),
     ],
 )
 def test_another_answer_to_hello_is_an_error(answer: Any, error: str) -> None:
@@ -178,7 +189,7 @@ def test_an_asyncio_client_on_a_loop() -> None:
 def test_a_note_that_all_is_done_says_nothing_of_what_is_sent_later(channel: MemoryChannel) -> None:
     client = ProcessClient(connection(channel))
     client.add_request(request("first"))
-    channel.say(outputs(1, last=True), Idle(1), Reply(1, True))
+    channel.say(outputs(1, last=True), Idle(1), UtilityReply(1, True))
     assert client.call_utility("is_alive") is True
     client.add_request(request("second"))
     assert client.get_output() == outputs(1, last=True).outputs
@@ -193,7 +204,7 @@ def test_a_note_that_all_is_done_says_nothing_of_what_is_sent_later(channel: Mem
 def test_outputs_that_come_before_a_reply_are_kept(channel: MemoryChannel) -> None:
     client = ProcessClient(connection(channel))
     client.add_request(request("r"))
-    channel.say(outputs(1), outputs(2), Reply(7, "of nobody"), Reply(1, True), outputs(3))
+    channel.say(outputs(1), outputs(2), UtilityReply(7, "of nobody"), UtilityReply(1, True), outputs(3))
     assert client.call_utility("is_alive") is True
     assert [client.get_output() for _ in range(3)] == [outputs(token).outputs for token in (1, 2, 3)]
 
@@ -204,13 +215,17 @@ def test_outputs_that_come_before_a_reply_are_kept(channel: MemoryChannel) -> No
 @pytest.mark.parametrize(
     ("reply", "error", "message"),
     [
-        (Reply(1, failure=Failure.INVALID, error="no such"), InvalidRequestError, "no such"),
-        (Reply(1, failure=Failure.FAILED, error="broke", traceback="Traceback: in x"), UtilityError, "broke"),
-        (Reply(1, failure=Failure.DEAD, error="dead"), EngineDeadError, "dead"),
+        (UtilityReply(1, failure=UtilityFailure.INVALID, error="no such"), InvalidRequestError, "no such"),
+        (
+            UtilityReply(1, failure=UtilityFailure.FAILED, error="broke", traceback="Traceback: in x"),
+            UtilityError,
+            "broke",
+        ),
+        (UtilityReply(1, failure=UtilityFailure.DEAD, error="dead"), EngineDeadError, "dead"),
     ],
 )
 def test_a_call_that_fails_raises_what_kind_of_failure_it_was(
-    reply: Reply, error: type[EngineCoreError], message: str, channel: MemoryChannel
+    reply: UtilityReply, error: type[EngineCoreError], message: str, channel: MemoryChannel
 ) -> None:
     client = ProcessClient(connection(channel))
     channel.say(reply)
@@ -225,7 +240,7 @@ def test_an_argument_that_cannot_be_sent_is_refused_here(channel: MemoryChannel)
     for argument in (object(), np.array([object()])):
         with pytest.raises(InvalidRequestError, match="an argument of 'collective_rpc' cannot be sent"):
             client.call_utility("collective_rpc", "x", argument)
-    channel.say(Reply(3, True))
+    channel.say(UtilityReply(3, True))
     assert client.call_utility("is_alive") is True
 
 
@@ -244,7 +259,12 @@ def test_replies_reach_whoever_asked_whatever_became_of_the_others(channel: Memo
         await asyncio.sleep(0)
         calls[1].cancel()
         await asyncio.sleep(0)
-        channel.say(Reply(3, ["third"]), Reply(2, ["second"]), Reply(1, ["first"]), Reply(99, "of nobody"))
+        channel.say(
+            UtilityReply(3, ["third"]),
+            UtilityReply(2, ["second"]),
+            UtilityReply(1, ["first"]),
+            UtilityReply(99, "of nobody"),
+        )
         assert await calls[0] == ["first"]
         assert await calls[2] == ["third"]
         assert client._calls == {}
@@ -261,7 +281,7 @@ def test_calls_of_an_event_loop_that_is_closed_are_nobodys(channel: MemoryChanne
     loop.close()
 
     async def use() -> None:
-        channel.say(Reply(1, True), outputs(1))
+        channel.say(UtilityReply(1, True), outputs(1))
         assert await client.get_output() == outputs(1).outputs
         channel.say(Dead("the end"))
         with pytest.raises(EngineDeadError, match="the end"):
@@ -395,7 +415,7 @@ def end_after_shutdown(channel: MemoryChannel, process: FakeProcess) -> threadin
     def run() -> None:
         while not any(isinstance(message, Shutdown) for message in channel.sent):
             pass
-        channel.say(outputs(1), Reply(5, "of nobody"), outputs(2, last=True), Dead("it was shut down"))
+        channel.say(outputs(1), UtilityReply(5, "of nobody"), outputs(2, last=True), Dead("it was shut down"))
         process.end()
 
     thread = threading.Thread(target=run)

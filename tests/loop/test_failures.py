@@ -11,7 +11,7 @@ import pytest
 from enginecore.loop import InputThread
 from enginecore.loop.queues import Queues
 from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, Split, policy_component
-from enginecore.wire import SCHEMA, Add, Call, Dead, Hello
+from enginecore.wire import SCHEMA, AddRequest, Dead, Hello, UtilityCall
 from tests.core.engines import request
 from tests.loop.harness import TIMEOUT, FrontEnd, Loop
 from tests.loop.memory_channel import MemoryServer
@@ -53,7 +53,7 @@ class CursedOtherwise(Cursed):
 def test_a_step_that_fails_ends_the_loop() -> None:
     with Loop(oracle={"faults": [{"kind": "fail", "step": 2}]}) as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         reason = "the engine core has failed in a step: StepError: step 2 (1 tokens of 1 requests: 'r': 1"
         check_last_words(loop, reason, "OracleFault: the oracle was told to fail at step 2", a, b)
 
@@ -61,14 +61,14 @@ def test_a_step_that_fails_ends_the_loop() -> None:
 def test_a_scheduler_that_raises_ends_the_loop() -> None:
     with Loop(components=[policy_component("cursed", Cursed)], scheduler={"use": "cursed"}) as loop:
         a = loop.front_end()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         check_last_words(loop, "RuntimeError: no order", "in split", a)
 
 
 def test_what_is_no_exception_ends_the_loop_with_a_word_too() -> None:
     with Loop(components=[policy_component("cursed", CursedOtherwise)], scheduler={"use": "cursed"}) as loop:
         a = loop.front_end()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         check_last_words(loop, "the engine core has failed: SystemExit: leaving", "in split", a)
 
 
@@ -81,7 +81,7 @@ def test_a_fault_of_the_engine_core_itself_ends_the_loop(method: str) -> None:
     with Loop(core) as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         setattr(core, method, fail)
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         match method:
             case "abort_client":
                 b.say(None)
@@ -100,7 +100,7 @@ def test_an_error_that_holds_no_text_and_no_end_is_said_all_the_same() -> None:
     core.advance = fail  # type: ignore[method-assign]
     with Loop(core) as loop:
         a = loop.front_end()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         last = loop.last
         assert last.reason.startswith("the engine core has failed: OSError: xxx")
         assert len(last.reason) < 3000
@@ -123,9 +123,9 @@ def test_an_executor_that_reports_a_failure_during_a_step_ends_the_loop_at_once(
     with Loop() as loop:
         a = loop.front_end()
         loop.gate.close()
-        a.say(Add(request("r")), Add(request("waits")))
+        a.say(AddRequest(request("r")), AddRequest(request("waits")))
         step = loop.gate.next_step()
-        a.say(Call(1, "is_alive", []))
+        a.say(UtilityCall(1, "is_alive", []))
         loop.core.executor.report(RuntimeError("rank 3 is gone"))
         check_last_words(loop, "rank 3 is gone", "RuntimeError: rank 3 is gone", a)
         assert not step.outer.done(), "nobody waits for it any more"
@@ -157,7 +157,7 @@ def test_an_input_thread_that_fails_ends_the_loop() -> None:
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         loop.server.on_receive = fail
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         check_last_words(loop, "the input thread has failed: OSError: socket is gone", "in fail", a, b)
 
 
@@ -168,10 +168,10 @@ def test_an_input_thread_that_fails_during_a_step_ends_the_loop_after_it() -> No
     with Loop() as loop:
         a = loop.front_end()
         loop.gate.close()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         loop.gate.next_step()
         loop.server.on_receive = fail
-        a.say(Call(1, "is_alive", []))
+        a.say(UtilityCall(1, "is_alive", []))
         loop.gate.open()
         check_last_words(loop, "the input thread has failed: OSError: socket is gone", "socket is gone", a)
 
@@ -184,7 +184,7 @@ def test_an_output_thread_that_fails_ends_the_loop(error: BaseException) -> None
     with Loop() as loop:
         a = loop.front_end()
         loop.server.on_send = fail
-        a.say(Add(request("r", max_tokens=500)))
+        a.say(AddRequest(request("r", max_tokens=500)))
         last = loop.last
         assert f"the output thread has failed: {type(error).__name__}: {error}" in last.reason
         assert "in fail" in last.traceback
@@ -222,7 +222,7 @@ def test_no_descriptor_and_no_thread_is_left_however_it_ends(end: str) -> None:
                 loop.server.on_send = fail
             case "executor":
                 loop.core.executor.report(RuntimeError("gone"))
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         assert (loop.stop() if end == "stop" else loop.last).reason
     gc.collect()
     assert (fds(), set(threading.enumerate())) == before
@@ -246,7 +246,7 @@ def test_an_input_thread_stops_although_there_is_always_something_to_receive() -
 def test_an_output_thread_sends_what_is_queued_before_it_stops() -> None:
     with Loop() as loop:
         a = loop.front_end()
-        a.say(*(Call(number, "is_alive", []) for number in range(50)))
+        a.say(*(UtilityCall(number, "is_alive", []) for number in range(50)))
         loop.take_in()
         loop.stop()
         assert len(a.rest()) == 51

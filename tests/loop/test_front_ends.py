@@ -3,13 +3,26 @@
 import pytest
 
 from enginecore.messages import EngineInfo, FinishReason
-from enginecore.wire import SCHEMA, Abort, Add, Bye, Call, Dead, Failure, Hello, Refused, Reply, Shutdown, Welcome
+from enginecore.wire import (
+    SCHEMA,
+    AbortRequests,
+    AddRequest,
+    Bye,
+    Dead,
+    Hello,
+    Rejected,
+    Shutdown,
+    UtilityCall,
+    UtilityFailure,
+    UtilityReply,
+    Welcome,
+)
 from tests.core.engines import request
 from tests.loop.harness import FrontEnd, Loop, reasons, tokens
 
 
 def check_that_it_is_served(front: FrontEnd, request_id: str = "served") -> None:
-    front.say(Add(request(request_id)))
+    front.say(AddRequest(request(request_id)))
     assert reasons(front.outputs(request_id)[request_id]) == [None, None, None, FinishReason.LENGTH]
 
 
@@ -34,10 +47,10 @@ def test_welcome_tells_what_is_in_force() -> None:
     [
         ([Hello("another")], f"speaks message schema 'another' and the engine core {SCHEMA!r}"),
         ([Hello("")], "speaks message schema ''"),
-        ([Add(request("r"))], "did not say hello first"),
-        ([Call(1, "is_alive", [])], "did not say hello first"),
-        ([Call(1, "pause", [])], "did not say hello first"),
-        ([Abort(["mine"])], "did not say hello first"),
+        ([AddRequest(request("r"))], "did not say hello first"),
+        ([UtilityCall(1, "is_alive", [])], "did not say hello first"),
+        ([UtilityCall(1, "pause", [])], "did not say hello first"),
+        ([AbortRequests(["mine"])], "did not say hello first"),
         ([Bye()], "did not say hello first"),
         ([Shutdown()], "did not say hello first"),
         ([b""], "sent what cannot be read"),
@@ -50,14 +63,14 @@ def test_whoever_does_not_say_hello_first_is_refused_alone(messages: list[object
     with Loop() as loop:
         a, stranger = loop.front_end(), loop.stranger()
         loop.gate.close()
-        a.say(Add(request("mine")))
+        a.say(AddRequest(request("mine")))
         loop.gate.next_step()
         stranger.say(*messages)  # type: ignore[arg-type]
         loop.take_in()
         loop.gate.open()
         assert reasons(a.outputs("mine")["mine"]) == [None, None, None, FinishReason.LENGTH]
         refused = stranger.hear()
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
         assert why in refused.reason
         check_that_it_is_served(a)
         loop.stop()
@@ -68,14 +81,14 @@ def test_hello_twice_ends_the_talk_and_the_requests_of_that_front_end() -> None:
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         loop.gate.close()
-        b.say(Add(request("rb", max_tokens=500)))
+        b.say(AddRequest(request("rb", max_tokens=500)))
         loop.gate.next_step()
-        a.say(Add(request("ra")))
-        b.say(Hello(SCHEMA), Add(request("late")))
+        a.say(AddRequest(request("ra")))
+        b.say(Hello(SCHEMA), AddRequest(request("late")))
         loop.take_in()
         loop.gate.open()
-        assert "said hello twice" in b.hear_of(Refused).reason
-        assert "did not say hello first" in b.hear_of(Refused).reason
+        assert "said hello twice" in b.hear_of(Rejected).reason
+        assert "did not say hello first" in b.hear_of(Rejected).reason
         assert len(a.outputs("ra")["ra"]) == 4
         stats = a.stats()
         assert (stats.num_running, stats.num_free_blocks) == (0, stats.num_blocks)
@@ -85,10 +98,10 @@ def test_a_peer_that_was_refused_may_say_hello_as_a_new_front_end() -> None:
     with Loop() as loop:
         stranger = loop.stranger()
         stranger.say(b"junk")
-        stranger.hear_of(Refused)
+        stranger.hear_of(Rejected)
         assert stranger.hello() == 0
         stranger.say(b"junk")
-        stranger.hear_of(Refused)
+        stranger.hear_of(Rejected)
         assert stranger.hello() == 1
         check_that_it_is_served(stranger)
 
@@ -99,7 +112,7 @@ def test_front_ends_that_come_and_go_leave_nothing_behind() -> None:
         for index in range(1, 20):
             guest = loop.stranger(b"guest")
             assert guest.hello() == index
-            guest.say(Add(request(f"r{index}", max_tokens=400)), None if index % 2 else Bye())
+            guest.say(AddRequest(request(f"r{index}", max_tokens=400)), None if index % 2 else Bye())
         stats = a.stats()
         assert (stats.num_running, stats.num_waiting, stats.num_free_blocks) == (0, 0, stats.num_blocks)
         assert list(loop.proc._clients) == [b"a"]
@@ -114,7 +127,7 @@ def test_everybody_hears_of_its_own_requests_alone() -> None:
         fronts = {name: loop.front_end(name.encode()) for name in "abc"}
         for number in range(8):
             for name, front in fronts.items():
-                front.say(Add(request(f"{name}{number}", prompt=3 + number)))
+                front.say(AddRequest(request(f"{name}{number}", prompt=3 + number)))
         for name, front in fronts.items():
             heard = front.outputs(*(f"{name}{number}" for number in range(8)))
             assert all(len(tokens(outputs)) == 4 for outputs in heard.values())
@@ -124,11 +137,11 @@ def test_everybody_hears_of_its_own_requests_alone() -> None:
 def test_refusals_and_replies_go_to_whoever_asked() -> None:
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
-        a.say(Add(request("bad", prompt=0)), Call(5, "is_alive", []))
-        b.say(Add(request("good")), Call(5, "nonsense", []))
+        a.say(AddRequest(request("bad", prompt=0)), UtilityCall(5, "is_alive", []))
+        b.say(AddRequest(request("good")), UtilityCall(5, "nonsense", []))
         assert a.outputs("bad")["bad"][0].error == "request 'bad': the prompt is empty: it must have at least one token"
-        assert a.hear_of(Reply).value is True
-        assert b.hear_of(Reply).failure is Failure.INVALID
+        assert a.hear_of(UtilityReply).value is True
+        assert b.hear_of(UtilityReply).failure is UtilityFailure.INVALID
         assert list(b.outputs("good")) == ["good"]
         loop.stop()
         assert a.rest_of_outputs() == b.rest_of_outputs() == []
@@ -139,7 +152,7 @@ def test_a_message_cannot_say_whose_it_is() -> None:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         forged = request("forged")
         forged.client_index = 0
-        b.say(Add(forged))
+        b.say(AddRequest(forged))
         assert len(b.outputs("forged")["forged"]) == 4
         loop.stop()
         assert a.rest_of_outputs() == []
@@ -150,9 +163,9 @@ def test_an_id_that_is_taken_is_refused_and_the_first_one_goes_on() -> None:
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         loop.gate.close()
-        a.say(Add(request("same")))
+        a.say(AddRequest(request("same")))
         loop.gate.next_step()
-        b.say(Add(request("same")))
+        b.say(AddRequest(request("same")))
         loop.take_in()
         loop.gate.open()
         (refused,) = b.outputs("same")["same"]
@@ -166,8 +179,8 @@ def test_whoever_leaves_takes_its_requests_along_and_no_others(leaving: Bye | No
     with Loop(max_num_seqs=4) as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         loop.gate.close()
-        a.say(*(Add(request(f"a{number}", max_tokens=40)) for number in range(3)))
-        b.say(*(Add(request(f"b{number}", max_tokens=40)) for number in range(3)))
+        a.say(*(AddRequest(request(f"a{number}", max_tokens=40)) for number in range(3)))
+        b.say(*(AddRequest(request(f"b{number}", max_tokens=40)) for number in range(3)))
         loop.gate.next_step()
         loop.take_in()
         b.say(leaving)
@@ -188,10 +201,10 @@ def test_too_many_requests_are_refused_at_once_each_to_its_sender() -> None:
         fronts = [loop.front_end(b"a"), loop.front_end(b"b")]
         evens, odds = [f"0-{number}" for number in range(2, 12, 2)], [f"1-{number}" for number in range(3, 12, 2)]
         loop.gate.close()
-        fronts[0].say(Add(request("0-0")))
+        fronts[0].say(AddRequest(request("0-0")))
         step = loop.gate.next_step()
         for number in range(1, 12):
-            fronts[number % 2].say(Add(request(f"{number % 2}-{number}")))
+            fronts[number % 2].say(AddRequest(request(f"{number % 2}-{number}")))
         loop.take_in()
         step.end()
         second = loop.gate.next_step()

@@ -8,7 +8,7 @@ from typing import Any
 
 from enginecore.loop.queues import Event, Queues, Wakeup
 from enginecore.messages import FinishReason
-from enginecore.wire import Abort, Add, Idle, Outputs
+from enginecore.wire import AbortRequests, AddRequest, Idle, StepOutputs
 from tests.core.engines import make_core, request
 from tests.loop.harness import TIMEOUT, Loop, reasons
 from tests.loop.scripted_core import CountedCore, ScriptedCore
@@ -18,7 +18,7 @@ def test_an_idle_loop_waits_and_asks_nobody() -> None:
     core: Any = CountedCore(make_core())
     with Loop(core) as loop:
         a = loop.front_end()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         a.hear_of(Idle)
         core.counts.clear()
         for _ in range(20):
@@ -32,11 +32,11 @@ IDLES = """
 import time
 from tests.core.engines import request
 from tests.loop.harness import Loop
-from enginecore.wire import Add, Idle
+from enginecore.wire import AddRequest, Idle
 
 with Loop() as loop:
     a = loop.front_end()
-    a.say(Add(request("r")))
+    a.say(AddRequest(request("r")))
     a.hear_of(Idle)
     used, started = time.process_time(), time.monotonic()
     time.sleep(1.0)
@@ -72,7 +72,7 @@ def test_it_leaves_a_moment_to_the_others_when_there_is_work_but_no_forward_pass
     core = ScriptedCore(ran=[True, False, False, True, True])
     loop = Loop(core, queues=Queues(inbox=inbox))
     with loop:
-        loop.front_end().say(Add(request("r")))
+        loop.front_end().say(AddRequest(request("r")))
         assert core.done.wait(TIMEOUT)
         loop.stop()
     assert [timeout for timeout in inbox.timeouts if timeout is not None] == [0.0, 0.001, 0.001, 0.0]
@@ -82,11 +82,11 @@ def test_an_idle_note_says_how_many_requests_are_done_with_once() -> None:
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         with loop.together():
-            a.say(Add(request("r1", max_tokens=1)), Add(request("r2", max_tokens=3)))
+            a.say(AddRequest(request("r1", max_tokens=1)), AddRequest(request("r2", max_tokens=3)))
         a.outputs("r1", "r2")
         assert a.hear_of(Idle, lambda idle: idle.num_added == 2)
         a.call("is_alive")
-        a.say(Add(request("r3")))
+        a.say(AddRequest(request("r3")))
         a.outputs("r3")
         assert a.hear_of(Idle).num_added == 3
         loop.stop()
@@ -97,10 +97,10 @@ def test_an_idle_note_says_how_many_requests_are_done_with_once() -> None:
 def test_an_idle_note_comes_after_everything_else() -> None:
     with Loop() as loop:
         a = loop.front_end()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         ended = False
         while not isinstance(message := a.hear(), Idle):
-            assert isinstance(message, Outputs)
+            assert isinstance(message, StepOutputs)
             ended = ended or FinishReason.LENGTH in reasons(message.outputs.outputs)
         assert ended
 
@@ -109,8 +109,8 @@ def test_requests_that_were_refused_aborted_or_unreadable_count_too() -> None:
     with Loop() as loop:
         a = loop.front_end()
         unreadable = b"\x92\x02\x92\xa1u\xa1p"  # a request "u" whose prompt is text
-        a.say(Add(request("refused", prompt=0)), unreadable, Add(request("aborted", max_tokens=500)))
-        a.say(Abort(["aborted"]))
+        a.say(AddRequest(request("refused", prompt=0)), unreadable, AddRequest(request("aborted", max_tokens=500)))
+        a.say(AbortRequests(["aborted"]))
         assert a.hear_of(Idle, lambda idle: idle.num_added == 3)
         assert reasons([*a.outputs("refused")["refused"], *a.outputs("u")["u"]]) == [FinishReason.ERROR] * 2
 
@@ -119,9 +119,9 @@ def test_no_idle_note_while_requests_of_anybody_run() -> None:
     with Loop() as loop:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         loop.gate.close()
-        b.say(Add(request("rb")))
+        b.say(AddRequest(request("rb")))
         loop.gate.next_step()
-        a.say(Add(request("ra", prompt=0)))
+        a.say(AddRequest(request("ra", prompt=0)))
         loop.take_in()
         loop.gate.open()
         b.outputs("rb")
@@ -133,7 +133,7 @@ def test_no_idle_note_while_a_pause_keeps_requests_from_running() -> None:
     with Loop() as loop:
         a = loop.front_end()
         assert a.call("pause").failure is None
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         for _ in range(3):
             assert a.stats().num_waiting == 1
         assert not any(isinstance(message, Idle) for message in a.rest())
@@ -146,7 +146,7 @@ def test_an_idle_note_although_paused_if_nothing_is_left() -> None:
     with Loop() as loop:
         a = loop.front_end()
         assert a.call("pause").failure is None
-        a.say(Add(request("r")), Abort(["r"]))
+        a.say(AddRequest(request("r")), AbortRequests(["r"]))
         assert a.hear_of(Idle).num_added == 1
 
 
@@ -160,5 +160,5 @@ class Endless(SimpleQueue[Event]):
 def test_steps_have_their_turn_however_much_there_is_to_take_in() -> None:
     with Loop(queues=Queues(inbox=Endless())) as loop:
         a = loop.front_end()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         assert len(a.outputs("r")["r"]) == 4

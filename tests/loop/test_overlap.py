@@ -4,7 +4,7 @@ import threading
 
 from enginecore.loop.queues import ToPeer
 from enginecore.messages import FinishReason
-from enginecore.wire import Abort, Add, Bye, Call, Idle, Outputs, Reply
+from enginecore.wire import AbortRequests, AddRequest, Bye, Idle, StepOutputs, UtilityCall, UtilityReply
 from tests.core.engines import request
 from tests.loop.harness import TIMEOUT, Loop, reasons, tokens
 
@@ -13,10 +13,10 @@ def test_what_arrives_during_a_forward_pass_is_decoded_meanwhile() -> None:
     with Loop() as loop:
         a = loop.front_end()
         loop.gate.close()
-        a.say(Add(request("first")))
+        a.say(AddRequest(request("first")))
         step = loop.gate.next_step()
         before = loop.stats().num_received_in_step
-        a.say(Add(request("second")), Call(7, "is_alive", []), Abort(["nobody"]))
+        a.say(AddRequest(request("second")), UtilityCall(7, "is_alive", []), AbortRequests(["nobody"]))
         loop.take_in()
         assert loop.stats().num_received_in_step == before + 3
         assert loop.queues.inbox.qsize() == 3
@@ -24,7 +24,7 @@ def test_what_arrives_during_a_forward_pass_is_decoded_meanwhile() -> None:
         step.end()
         second = loop.gate.next_step()
         assert set(second.scheduled.num_scheduled_tokens) == {"first", "second"}
-        assert a.hear_of(Reply, lambda reply: reply.call_id == 7).value is True
+        assert a.hear_of(UtilityReply, lambda reply: reply.call_id == 7).value is True
         loop.gate.open()
         heard = a.outputs("first", "second")
     assert {name: len(outputs) for name, outputs in heard.items()} == {"first": 4, "second": 4}
@@ -41,28 +41,28 @@ def test_an_earlier_steps_outputs_are_encoded_and_sent_meanwhile() -> None:
 
         loop.server.on_send = on_send
         loop.gate.close()
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         loop.gate.next_step().end()
         step = loop.gate.next_step()
         assert sending.wait(TIMEOUT)
         before = loop.stats().num_sent_in_step
         may_send.set()
-        first = a.hear_of(Outputs).outputs.outputs
+        first = a.hear_of(StepOutputs).outputs.outputs
         loop.queues.outbox.put(ToPeer(a.peer, Idle(99)))
         a.hear_of(Idle)  # what was sent before it has been counted
         assert not step.outer.done()
         assert len(tokens(first)) == 1
-        a.say(Call(1, "get_loop_stats", []))
+        a.say(UtilityCall(1, "get_loop_stats", []))
         loop.gate.open()
         assert len(tokens(a.outputs("r")["r"])) == 3
-        stats = a.hear_of(Reply).value
+        stats = a.hear_of(UtilityReply).value
     assert stats[4] >= before + 1, "num_sent_in_step"
 
 
 def test_loop_stats_are_counted_since_the_start() -> None:
     with Loop() as loop:
         a = loop.front_end()
-        a.say(Add(request("r", max_tokens=3)))
+        a.say(AddRequest(request("r", max_tokens=3)))
         a.outputs("r")
         num_steps, num_received, received_in_step, num_sent, sent_in_step = a.call("get_loop_stats").value
         assert num_steps in (3, 4), "one for each token; one may have told the worker of the end"
@@ -78,10 +78,10 @@ def test_an_abort_takes_effect_before_the_outputs_of_the_step_that_runs() -> Non
         a = loop.front_end()
         loop.gate.close()
         with loop.together():
-            a.say(Add(request("gone")), Add(request("stays")))
+            a.say(AddRequest(request("gone")), AddRequest(request("stays")))
         step = loop.gate.next_step()
         assert set(step.scheduled.num_scheduled_tokens) == {"gone", "stays"}
-        a.say(Abort(["gone"]))
+        a.say(AbortRequests(["gone"]))
         loop.take_in()
         loop.gate.open()
         assert list(a.outputs("stays")) == ["stays"], "nothing for the other"
@@ -97,7 +97,7 @@ def test_a_front_end_that_leaves_during_a_step_costs_the_others_nothing() -> Non
         loop.gate.close()
         with loop.together():
             for front, name in ((a, "ra"), (b, "rb"), (c, "rc")):
-                front.say(Add(request(name)))
+                front.say(AddRequest(request(name)))
         loop.gate.next_step()
         a.say(Bye())
         b.say(None)

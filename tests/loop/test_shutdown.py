@@ -13,7 +13,19 @@ import pytest
 from enginecore.clock import VirtualClock
 from enginecore.messages import FinishReason, SchedulerOutput
 from enginecore.plugin import Component, ExecutorContext
-from enginecore.wire import SCHEMA, Add, Call, Dead, Failure, Hello, Outputs, Refused, Reply, Shutdown, Welcome
+from enginecore.wire import (
+    SCHEMA,
+    AddRequest,
+    Dead,
+    Hello,
+    Rejected,
+    Shutdown,
+    StepOutputs,
+    UtilityCall,
+    UtilityFailure,
+    UtilityReply,
+    Welcome,
+)
 from enginecore_conformance.oracle.executor import OracleExecutor
 from enginecore_conformance.oracle.settings import OracleSettings
 from tests.core.engines import make_core, request
@@ -73,8 +85,8 @@ def test_without_a_timeout_all_requests_end_at_once_with_reason_abort() -> None:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         loop.gate.close()
         with loop.together():
-            a.say(*(Add(request(f"a{number}", max_tokens=400)) for number in range(3)))
-            b.say(Add(request("b0", max_tokens=400)))
+            a.say(*(AddRequest(request(f"a{number}", max_tokens=400)) for number in range(3)))
+            b.say(AddRequest(request("b0", max_tokens=400)))
         loop.gate.next_step().end()
         step = loop.gate.next_step()
         loop.proc.request_shutdown("test")
@@ -109,7 +121,7 @@ def test_what_came_before_the_loop_began_is_refused_by_name() -> None:
     loop = Loop(shutdown_timeout=10_000)
     loop.proc.request_shutdown("test")
     a = loop.stranger()
-    a.say(Hello(SCHEMA), Add(request("r")), Call(1, "is_alive", []))
+    a.say(Hello(SCHEMA), AddRequest(request("r")), UtilityCall(1, "is_alive", []))
     loop.receiving.start()
     loop.take_in()
     loop.receiving.start = lambda: None  # type: ignore[method-assign]
@@ -117,7 +129,7 @@ def test_what_came_before_the_loop_began_is_refused_by_name() -> None:
         assert loop.last.reason == "the engine core was shut down: test"
         a.hear_of(Welcome)
         assert a.outputs("r")["r"][0].error == "no new requests: the engine core shuts down: test"
-        assert a.hear_of(Reply).error == "no utility 'is_alive': the engine core shuts down: test"
+        assert a.hear_of(UtilityReply).error == "no utility 'is_alive': the engine core shuts down: test"
         check_end(a)
 
 
@@ -125,17 +137,17 @@ def test_what_came_too_late_is_answered_before_the_last_word() -> None:
     with Loop() as loop:
         a = loop.front_end()
         loop.gate.close()
-        a.say(Add(request("r", max_tokens=400)))
+        a.say(AddRequest(request("r", max_tokens=400)))
         step = loop.gate.next_step()
         loop.proc.request_shutdown("test")
-        a.say(Add(request("late")), Call(1, "is_alive", []))
+        a.say(AddRequest(request("late")), UtilityCall(1, "is_alive", []))
         loop.take_in()
         step.end()
         assert loop.last.traceback == ""
         heard = a.outputs("r", "late")
         assert reasons(heard["r"]) == [None, FinishReason.ABORT]
         assert heard["late"][0].error == "no new requests: the engine core shuts down: test"
-        assert a.hear_of(Reply).failure is Failure.INVALID
+        assert a.hear_of(UtilityReply).failure is UtilityFailure.INVALID
         check_end(a)
 
 
@@ -148,7 +160,7 @@ def test_with_a_timeout_what_runs_and_what_waits_is_finished_first() -> None:
     with loop:
         a = loop.front_end()
         with loop.together():
-            a.say(Add(request("runs", max_tokens=10)), Add(request("waits", max_tokens=10)))
+            a.say(AddRequest(request("runs", max_tokens=10)), AddRequest(request("waits", max_tokens=10)))
         assert loop.last.traceback == ""
         assert loop.clock.now() == 20.0, "as long as it takes, and no longer"
         heard = a.outputs("runs", "waits")
@@ -164,7 +176,7 @@ def test_what_is_left_at_the_deadline_is_aborted() -> None:
     with loop:
         a = loop.front_end()
         with loop.together():
-            a.say(Add(request("short", max_tokens=3)), Add(request("long", max_tokens=400)))
+            a.say(AddRequest(request("short", max_tokens=3)), AddRequest(request("long", max_tokens=400)))
         assert loop.last.traceback == ""
         heard = a.outputs("short", "long")
         assert loop.clock.now() == 5.0, "the step that runs at the deadline is the last"
@@ -179,8 +191,13 @@ def test_while_it_drains_what_comes_is_refused_by_name_and_aborts_work() -> None
 
     def late() -> None:
         loop.interrupt()
-        a.say(Add(request("late")), Call(1, "is_alive", []), Call(2, "pause", []), b"\x92\x02\x92\xa1u\xa1p")
-        b.say(Hello(SCHEMA), Add(request("later")))
+        a.say(
+            AddRequest(request("late")),
+            UtilityCall(1, "is_alive", []),
+            UtilityCall(2, "pause", []),
+            b"\x92\x02\x92\xa1u\xa1p",
+        )
+        b.say(Hello(SCHEMA), AddRequest(request("later")))
         loop.take_in()
 
     def abort() -> None:
@@ -192,8 +209,8 @@ def test_while_it_drains_what_comes_is_refused_by_name_and_aborts_work() -> None
     with loop:
         a, b, c = loop.front_end(b"a"), loop.stranger(b"b"), loop.front_end(b"c")
         with loop.together():
-            a.say(Add(request("endless", max_tokens=480)))
-            c.say(Add(request("r", max_tokens=20)))
+            a.say(AddRequest(request("endless", max_tokens=480)))
+            c.say(AddRequest(request("r", max_tokens=20)))
         assert loop.last.traceback == ""
         for front, name in ((a, "late"), (b, "later")):
             (refused,) = front.outputs(name)[name]
@@ -201,9 +218,9 @@ def test_while_it_drains_what_comes_is_refused_by_name_and_aborts_work() -> None
             assert refused.error == "no new requests: the engine core shuts down: test"
         assert "the request is not valid" in (a.outputs("u")["u"][0].error or "")
         for name in ("is_alive", "pause"):
-            reply = a.hear_of(Reply)
+            reply = a.hear_of(UtilityReply)
             assert (reply.failure, reply.error) == (
-                Failure.INVALID,
+                UtilityFailure.INVALID,
                 f"no utility {name!r}: the engine core shuts down: test",
             )
         assert reasons(c.outputs("r")["r"])[-1] is FinishReason.LENGTH
@@ -216,7 +233,7 @@ def test_a_second_request_cuts_the_draining_short() -> None:
     loop.hooks[5] = lambda: loop.proc.request_shutdown("again")
     with loop:
         a = loop.front_end()
-        a.say(Add(request("r", max_tokens=400)))
+        a.say(AddRequest(request("r", max_tokens=400)))
         assert loop.last == Dead("the engine core was shut down: test"), "the first reason"
         assert loop.clock.now() == 5.0
         outputs = a.outputs("r")["r"]
@@ -229,7 +246,7 @@ def test_a_shutdown_while_paused_does_not_wait_for_what_cannot_come() -> None:
     with Loop(shutdown_timeout=10_000.0) as loop:
         a = loop.front_end()
         assert a.call("pause").failure is None
-        a.say(Add(request("r")))
+        a.say(AddRequest(request("r")))
         assert a.stats().num_waiting == 1
         loop.proc.request_shutdown("test")
         assert loop.last.traceback == ""
@@ -241,7 +258,7 @@ def test_a_failure_while_it_drains_is_the_last_word() -> None:
     with Loop(shutdown_timeout=10_000.0) as loop:
         a = loop.front_end()
         loop.gate.close()
-        a.say(Add(request("r", max_tokens=400)))
+        a.say(AddRequest(request("r", max_tokens=400)))
         loop.gate.next_step()
         loop.proc.request_shutdown("test")
         loop.core.executor.report(RuntimeError("rank 3 is gone"))
@@ -257,9 +274,9 @@ def test_the_front_end_that_started_it_may_end_it_after_what_it_said_before() ->
         a, b = loop.stranger(b"a"), loop.front_end(b"b")
         a.say(Hello(SCHEMA, "secret"))
         a.hear_of(Welcome)
-        a.say(Call(1, "pause", []), Add(request("r")), Shutdown())
+        a.say(UtilityCall(1, "pause", []), AddRequest(request("r")), Shutdown())
         assert loop.last.reason == "the engine core was shut down: its front end ended it"
-        assert a.hear_of(Reply).failure is None
+        assert a.hear_of(UtilityReply).failure is None
         assert reasons(a.outputs("r")["r"]) == ABORTED
         check_end(a, loop.last.reason)
         check_end(b, loop.last.reason)
@@ -270,8 +287,8 @@ def test_nobody_else_may_end_it(owner_key: str, key: str) -> None:
     with Loop(owner_key=owner_key) as loop:
         a, other = loop.front_end(b"a"), loop.stranger(b"other")
         other.say(Hello(SCHEMA, key), Shutdown())
-        assert "asked for the shutdown of an engine core that another one started" in other.hear_of(Refused).reason
-        a.say(Add(request("r")))
+        assert "asked for the shutdown of an engine core that another one started" in other.hear_of(Rejected).reason
+        a.say(AddRequest(request("r")))
         assert len(a.outputs("r")["r"]) == 4
 
 
@@ -284,7 +301,7 @@ def test_it_may_be_asked_for_from_a_signal_handler_that_interrupts_the_loop() ->
     a = loop.stranger()
 
     def send() -> None:
-        a.hear_of(Reply)
+        a.hear_of(UtilityReply)
         signal.raise_signal(signal.SIGUSR1)
 
     loop.receiving.start()
@@ -292,7 +309,7 @@ def test_it_may_be_asked_for_from_a_signal_handler_that_interrupts_the_loop() ->
     before = signal.signal(signal.SIGUSR1, lambda number, frame: loop.proc.request_shutdown("test"))
     wakeup = signal.set_wakeup_fd(loop.receiving.wakeup_fd)
     try:
-        a.say(Hello(SCHEMA), Call(1, "is_alive", []))
+        a.say(Hello(SCHEMA), UtilityCall(1, "is_alive", []))
         sender = threading.Thread(target=send)
         sender.start()
         last = loop.proc.run()
@@ -315,12 +332,12 @@ def test_every_accepted_request_has_one_end() -> None:
             fronts = [loop.front_end(b"a"), loop.front_end(b"b")]
             with loop.together():
                 for number in range(8):
-                    fronts[number % 2].say(Add(request(f"{number % 2}-{number}", max_tokens=1 + 3 * number)))
+                    fronts[number % 2].say(AddRequest(request(f"{number % 2}-{number}", max_tokens=1 + 3 * number)))
             assert loop.last.traceback == ""
             for side, front in enumerate(fronts):
                 messages = front.rest()
                 assert isinstance(messages.pop(), Dead)
-                outputs = [output for message in messages if isinstance(message, Outputs)
+                outputs = [output for message in messages if isinstance(message, StepOutputs)
                            for output in message.outputs.outputs]  # fmt: skip
                 ends = [output.request_id for output in outputs if output.finish_reason is not None]
                 assert sorted(ends) == [f"{side}-{number}" for number in range(side, 8, 2)]

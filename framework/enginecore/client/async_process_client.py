@@ -12,7 +12,7 @@ from enginecore.client.process_client import SHUT_DOWN
 from enginecore.errors import EngineDeadError
 from enginecore.interfaces import AsyncEngineCoreClient
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Bye, Reply, Shutdown
+from enginecore.wire import Bye, Shutdown, UtilityReply
 
 CANNOT_BE_TOLD = (asyncio.InvalidStateError, RuntimeError)
 """Of a future: it is done, as when it was cancelled, or its event loop is closed."""
@@ -26,7 +26,7 @@ class AsyncProcessClient(AsyncEngineCoreClient):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._calls: dict[int, asyncio.Future[Reply]] = {}
+        self._calls: dict[int, asyncio.Future[UtilityReply]] = {}
         self._closing = threading.RLock()
         self._closed = False
         self._draining = False

@@ -17,18 +17,18 @@ from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 from enginecore.processes import milliseconds
 from enginecore.wire import (
     SCHEMA,
-    Abort,
-    Add,
-    Call,
+    AbortRequests,
+    AddRequest,
     ClientMessage,
     Dead,
-    Failure,
     Hello,
     Idle,
-    Outputs,
-    Refused,
-    Reply,
+    Rejected,
     ServerMessage,
+    StepOutputs,
+    UtilityCall,
+    UtilityFailure,
+    UtilityReply,
     Welcome,
     WireError,
     decode_server_message,
@@ -91,25 +91,25 @@ class Connection:
             InvalidRequestError: it cannot be sent.
             EngineDeadError: there is nobody to send it to.
         """
-        self._send(Add(request))
+        self._send(AddRequest(request))
         self._num_added += 1
         self.is_idle = False
 
     def call(self, name: str, args: list[Any]) -> int:
-        """Send a control call; returns the id that its `Reply` will have.
+        """Send a control call; returns the id that its `UtilityReply` will have.
 
         Raises:
             InvalidRequestError: its arguments cannot be sent.
             EngineDeadError: there is nobody to send it to.
         """
         self._num_calls += 1
-        self._send(Call(self._num_calls, name, args))
+        self._send(UtilityCall(self._num_calls, name, args))
         return self._num_calls
 
     def abort_requests(self, request_ids: Sequence[str]) -> None:
         """End requests, in as many messages as it takes."""
         try:
-            self.say(Abort(list(request_ids)))
+            self.say(AbortRequests(list(request_ids)))
         except InvalidRequestError:  # too large a message
             if len(request_ids) == 1:
                 raise
@@ -127,7 +127,9 @@ class Connection:
         try:
             self._channel.send(encode(message))
         except WireError as error:
-            what = "the request" if isinstance(message, Add) else f"an argument of {getattr(message, 'name', '')!r}"
+            what = (
+                "the request" if isinstance(message, AddRequest) else f"an argument of {getattr(message, 'name', '')!r}"
+            )
             raise InvalidRequestError(f"{what} {error}") from error
 
     # -- what is heard -----------------------------------------------------------------------------------------------
@@ -169,7 +171,7 @@ class Connection:
             match message:
                 case Dead(reason, traceback):
                     self._failure = dead_error(reason, traceback)
-                case Refused(reason):
+                case Rejected(reason):
                     self._failure = dead_error(reason, "")
                 case _:
                     return message
@@ -212,16 +214,16 @@ class Connection:
             self._backlog.extendleft(reversed(heard))
         return False
 
-    def understand(self, message: ServerMessage) -> EngineCoreOutputs | Reply:
+    def understand(self, message: ServerMessage) -> EngineCoreOutputs | UtilityReply:
         """What a message means to a client that has said hello.
 
         Raises:
             EngineDeadError: nothing that an engine core says to it; the talk is over.
         """
         match message:
-            case Outputs(outputs):
+            case StepOutputs(outputs):
                 return outputs
-            case Reply():
+            case UtilityReply():
                 return message
             case Idle():
                 return EngineCoreOutputs(idle=True)
@@ -289,7 +291,7 @@ def renewed(error: EngineDeadError) -> EngineDeadError:
     return again
 
 
-def value_of(name: str, reply: Reply) -> Any:
+def value_of(name: str, reply: UtilityReply) -> Any:
     """What a control call returned.
 
     Raises:
@@ -301,9 +303,9 @@ def value_of(name: str, reply: Reply) -> Any:
         case None:
             kind = LoopStats if name == "get_loop_stats" else utility_result_type(name)
             return msgspec.convert(reply.value, kind)
-        case Failure.INVALID:
+        case UtilityFailure.INVALID:
             raise InvalidRequestError(reply.error)
-        case Failure.FAILED:
+        case UtilityFailure.FAILED:
             raise UtilityError(reply.error, reply.traceback)
-        case Failure.DEAD:
+        case UtilityFailure.DEAD:
             raise dead_error(reply.error, "")

@@ -9,7 +9,7 @@ from typing import Any
 from enginecore.client.connection import Connection, value_of
 from enginecore.interfaces import EngineCoreClient
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Bye, Reply, ServerMessage, Shutdown
+from enginecore.wire import Bye, ServerMessage, Shutdown, UtilityReply
 
 SHUT_DOWN = "the engine core was shut down"
 
@@ -88,10 +88,10 @@ class ProcessClient(EngineCoreClient):
         if self._connection.hear_out(process.shutdown_time):
             process.wait()
 
-    def _keep(self, message: ServerMessage) -> Reply | None:
+    def _keep(self, message: ServerMessage) -> UtilityReply | None:
         """Keep a message for `get_output`, or return it if it is a reply."""
         understood = self._connection.understand(message)
-        if isinstance(understood, Reply):
+        if isinstance(understood, UtilityReply):
             return understood
         if not understood.idle:  # that one is true now, and may not be when it is asked for
             self._due.append(understood)

@@ -9,10 +9,10 @@ from queue import Empty
 from enginecore.clock import Clock
 from enginecore.errors import EngineDeadError, InvalidRequestError, UtilityError
 from enginecore.interfaces import EngineCoreApi
-from enginecore.loop.last_words import last_word, named, said_by, traceback_of
+from enginecore.loop.failure_text import dead_message, error_line, error_text, traceback_text
 from enginecore.loop.queues import (
     Event,
-    Failed,
+    FatalError,
     Forget,
     FromPeer,
     PeerGone,
@@ -25,20 +25,20 @@ from enginecore.loop.queues import (
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
 from enginecore.wire import (
     SCHEMA,
-    Abort,
-    Add,
+    AbortRequests,
+    AddRequest,
     Bye,
-    Call,
     ClientMessage,
     Dead,
-    Failure,
     Hello,
     Idle,
-    Outputs,
-    Refused,
-    Reply,
+    Rejected,
     ServerMessage,
     Shutdown,
+    StepOutputs,
+    UtilityCall,
+    UtilityFailure,
+    UtilityReply,
     Welcome,
 )
 
@@ -89,7 +89,7 @@ class EngineCoreProc:
         self._shutdown_reason = ""
         self._deadline: float | None = None  # of the shutdown, once there is one
         self._patience = 0.0  # seconds to wait for input while there is work
-        core.register_failure_callback(lambda error: queues.inbox.put(Failed("the executor", error)))
+        core.register_failure_callback(lambda error: queues.inbox.put(FatalError("the executor", error)))
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class EngineCoreProc:
             self.run_busy_loop()
             last = Dead(f"the engine core was shut down{self._shutdown_reason}")
         except BaseException as error:  # whatever it is, nobody may wait for an engine core that is gone
-            last = last_word(error)
+            last = dead_message(error)
         for client in self._clients.values():
             self._say(client, last)
         return last
@@ -181,7 +181,7 @@ class EngineCoreProc:
     def _emit(self, outputs: Mapping[int, EngineCoreOutputs]) -> None:
         for index, due in outputs.items():
             if client := self._by_index.get(index):
-                self._say(client, Outputs(due))
+                self._say(client, StepOutputs(due))
 
     def _say_idle(self) -> None:
         for client in self._clients.values():
@@ -205,8 +205,8 @@ class EngineCoreProc:
             case Unsendable(peer, request_id):
                 self._core.abort_requests([request_id])
                 self._queues.outbox.put(Forget(peer, request_id))
-            case Failed(what, error):
-                raise EngineDeadError(f"{what} has failed: {named(error)}") from error
+            case FatalError(what, error):
+                raise EngineDeadError(f"{what} has failed: {error_line(error)}") from error
             case Wakeup():
                 pass
 
@@ -217,13 +217,13 @@ class EngineCoreProc:
                 self._welcome(peer, schema, key)
             case _ if client is None:
                 self._refuse(peer, "it did not say hello first")
-            case Add(request):
+            case AddRequest(request):
                 client.num_added += 1
                 request.client_index = client.index  # whatever the message says
                 self._add(client, request)
-            case Abort(request_ids):
+            case AbortRequests(request_ids):
                 self._core.abort_requests(request_ids)
-            case Call(call_id, name, args):
+            case UtilityCall(call_id, name, args):
                 self._say(client, self._answer(call_id, name, args))
             case Bye():
                 self._forget(peer)
@@ -253,22 +253,26 @@ class EngineCoreProc:
 
     def _fail_request(self, client: FrontEnd, request_id: str, error: str) -> None:
         last = EngineCoreOutput(request_id, [], FinishReason.ERROR, error=error)
-        self._say(client, Outputs(EngineCoreOutputs(outputs=[last], timestamp=self._clock.now())))
+        self._say(client, StepOutputs(EngineCoreOutputs(outputs=[last], timestamp=self._clock.now())))
 
-    def _answer(self, call_id: int, name: str, args: list[object]) -> Reply:
+    def _answer(self, call_id: int, name: str, args: list[object]) -> UtilityReply:
         try:
             if self._deadline is not None:
                 raise InvalidRequestError(f"no utility {name!r}: the engine core shuts down{self._shutdown_reason}")
             if name == "get_loop_stats" and not args:
-                return Reply(call_id, self._queues.activity.stats)
-            return Reply(call_id, self._core.call_utility(name, *args))
+                return UtilityReply(call_id, self._queues.activity.stats)
+            return UtilityReply(call_id, self._core.call_utility(name, *args))
         except InvalidRequestError as error:
-            return Reply(call_id, failure=Failure.INVALID, error=said_by(error))
+            return UtilityReply(call_id, failure=UtilityFailure.INVALID, error=error_text(error))
         except EngineDeadError as error:
-            return Reply(call_id, failure=Failure.DEAD, error=said_by(error))
+            return UtilityReply(call_id, failure=UtilityFailure.DEAD, error=error_text(error))
         except Exception as error:  # a plugin's, or on purpose; what must not go on has made the engine core dead
-            why = said_by(error) if isinstance(error, UtilityError) else f"utility {name!r} failed: {named(error)}"
-            return Reply(call_id, failure=Failure.FAILED, error=why, traceback=traceback_of(error))
+            why = (
+                error_text(error)
+                if isinstance(error, UtilityError)
+                else f"utility {name!r} failed: {error_line(error)}"
+            )
+            return UtilityReply(call_id, failure=UtilityFailure.FAILED, error=why, traceback=traceback_text(error))
 
     def _hear_nonsense(self, peer: bytes, error: str, request_id: str | None, call_id: int | None) -> None:
         """A message that cannot be read ends what it is about, or the talk with whoever sent it; nobody else."""
@@ -277,13 +281,13 @@ class EngineCoreProc:
             client.num_added += 1
             self._fail_request(client, request_id, f"the request is not valid: {error}")
         elif client is not None and call_id is not None:
-            self._say(client, Reply(call_id, failure=Failure.INVALID, error=error))
+            self._say(client, UtilityReply(call_id, failure=UtilityFailure.INVALID, error=error))
         else:
             self._refuse(peer, f"it sent what cannot be read: {error}")
 
     def _refuse(self, peer: bytes, why: str) -> None:
         self._forget(peer)
-        self._queues.outbox.put(ToPeer(peer, Refused(f"the engine core does not talk to this front end: {why}")))
+        self._queues.outbox.put(ToPeer(peer, Rejected(f"the engine core does not talk to this front end: {why}")))
 
     def _forget(self, peer: bytes) -> None:
         if client := self._clients.pop(peer, None):

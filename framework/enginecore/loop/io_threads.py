@@ -10,16 +10,26 @@ from collections.abc import Callable, Iterator
 
 from enginecore.errors import InvalidRequestError
 from enginecore.interfaces import ServerChannel
-from enginecore.loop.queues import Failed, Forget, FromPeer, PeerGone, Queues, ToPeer, Unreadable, Unsendable, Wakeup
+from enginecore.loop.queues import (
+    FatalError,
+    Forget,
+    FromPeer,
+    PeerGone,
+    Queues,
+    ToPeer,
+    Unreadable,
+    Unsendable,
+    Wakeup,
+)
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from enginecore.wire import (
-    Abort,
+    AbortRequests,
     Dead,
-    Failure,
-    Outputs,
-    Refused,
-    Reply,
+    Rejected,
     ServerMessage,
+    StepOutputs,
+    UtilityFailure,
+    UtilityReply,
     WireError,
     decode_client_message,
     encode,
@@ -73,7 +83,7 @@ class InputThread:
                 if any(fd == self._control for fd, _ in poll.poll()) and os.read(self._control, 512):
                     self._queues.inbox.put(Wakeup())
         except BaseException as error:
-            self._queues.inbox.put(Failed("the input thread", error))
+            self._queues.inbox.put(FatalError("the input thread", error))
 
     def _receive_all(self) -> None:
         activity, inbox = self._queues.activity, self._queues.inbox
@@ -89,7 +99,7 @@ class InputThread:
                 continue
             activity.stats.num_received += 1
             activity.stats.num_received_in_step += activity.stepping
-            if isinstance(message, Abort):
+            if isinstance(message, AbortRequests):
                 self._abort_at_once(peer, message.request_ids)
             inbox.put(FromPeer(peer, message))  # an abort too: what it ends may still be in this queue
 
@@ -125,13 +135,13 @@ class OutputThread:
                     case Forget(peer, request_id):
                         self._ended.discard((peer, request_id))
         except BaseException as error:
-            self._queues.inbox.put(Failed("the output thread", error))
+            self._queues.inbox.put(FatalError("the output thread", error))
 
     def _without_ended(self, peer: bytes, message: ServerMessage) -> ServerMessage:
         match message:
-            case Outputs(step):
+            case StepOutputs(step):
                 left = [output for output in step.outputs if (peer, output.request_id) not in self._ended]
-                return Outputs(EngineCoreOutputs(outputs=left, timestamp=step.timestamp))
+                return StepOutputs(EngineCoreOutputs(outputs=left, timestamp=step.timestamp))
         return message
 
     def _send(self, peer: bytes, message: ServerMessage) -> None:
@@ -144,21 +154,21 @@ class OutputThread:
     def _instead_of(self, peer: bytes, message: ServerMessage, error: Exception) -> Iterator[ServerMessage]:
         """What to say in place of a message that cannot be sent."""
         match message:
-            case Reply(call_id, failure=None):
-                yield Reply(call_id, failure=Failure.FAILED, error=f"its result {error}")
-            case Reply(call_id, failure=failure, error=why, traceback=trace) if trace or len(why) > SHORT:
-                yield Reply(call_id, failure=failure, error=why[:SHORT])
+            case UtilityReply(call_id, failure=None):
+                yield UtilityReply(call_id, failure=UtilityFailure.FAILED, error=f"its result {error}")
+            case UtilityReply(call_id, failure=failure, error=why, traceback=trace) if trace or len(why) > SHORT:
+                yield UtilityReply(call_id, failure=failure, error=why[:SHORT])
             case Dead(reason, trace) if trace or len(reason) > SHORT:
                 yield Dead(reason[:SHORT])
-            case Refused(reason) if len(reason) > SHORT:
-                yield Refused(reason[:SHORT])
-            case Outputs(EngineCoreOutputs(outputs=[_, _, *_] as outputs, timestamp=timestamp)):
+            case Rejected(reason) if len(reason) > SHORT:
+                yield Rejected(reason[:SHORT])
+            case StepOutputs(EngineCoreOutputs(outputs=[_, _, *_] as outputs, timestamp=timestamp)):
                 for output in outputs:
-                    yield Outputs(EngineCoreOutputs(outputs=[output], timestamp=timestamp))
-            case Outputs(EngineCoreOutputs(outputs=[EngineCoreOutput(request_id)], timestamp=timestamp)):
+                    yield StepOutputs(EngineCoreOutputs(outputs=[output], timestamp=timestamp))
+            case StepOutputs(EngineCoreOutputs(outputs=[EngineCoreOutput(request_id)], timestamp=timestamp)):
                 self._ended.add((peer, request_id))
                 self._queues.inbox.put(Unsendable(peer, request_id))
                 last = EngineCoreOutput(request_id, [], FinishReason.ERROR, error=f"its output {error}")
-                yield Outputs(EngineCoreOutputs(outputs=[last], timestamp=timestamp))
+                yield StepOutputs(EngineCoreOutputs(outputs=[last], timestamp=timestamp))
             case _:
                 raise error

@@ -19,8 +19,8 @@ from enginecore.clock import RealClock
 from enginecore.errors import EngineCoreError
 from enginecore.interfaces import ServerChannel, Transport
 from enginecore.loop.engine_core_proc import EngineCoreProc
+from enginecore.loop.failure_text import error_line, error_text, traceback_text
 from enginecore.loop.io_threads import InputThread, OutputThread
-from enginecore.loop.last_words import named, said_by, traceback_of
 from enginecore.loop.queues import Queues
 from enginecore.loop.reports import Ended, NotStarted, Report, Started
 from enginecore.plugin import TransportContext
@@ -71,7 +71,7 @@ class Signals:
         return f"it received {number.name}"
 
 
-class Life:
+class ServingProcess:
     """One process from start to end: whom it reports to, what ends it, what it leaves behind (nothing).
 
     Attributes:
@@ -119,20 +119,20 @@ def main(payload: Mapping[str, Any], parent: Parent) -> int:
             front end that started this shows who it is.
         parent: Is told of the start, or why there is none, and of the end.
     """
-    life = Life(parent, Path(payload["directory"]))
+    process = ServingProcess(parent, Path(payload["directory"]))
     try:
-        parent.watch(life.leave_orphaned)
+        parent.watch(process.leave_orphaned)
         loaded = restore_settings(payload["loaded"])
-        return _serve(loaded, payload["owner_key"], life)
+        return _serve(loaded, payload["owner_key"], process)
     except BaseException as error:
-        life.report(_not_started(error, life.signals))
+        process.report(_not_started(error, process.signals))
         raise SystemExit(error.code if isinstance(error, SystemExit) else 1) from None
     finally:
-        life.clean_up()
+        process.clean_up()
 
 
-def _serve(loaded: Loaded, owner_key: str, life: Life) -> int:
-    server = _transport(loaded).listen(life.directory)
+def _serve(loaded: Loaded, owner_key: str, process: ServingProcess) -> int:
+    server = _transport(loaded).listen(process.directory)
     try:
         core = build_engine_core(loaded, RealClock())
         try:
@@ -140,26 +140,28 @@ def _serve(loaded: Loaded, owner_key: str, life: Life) -> int:
             timeout = loaded.settings.shutdown_timeout
             proc = EngineCoreProc(core, queues, shutdown_timeout=timeout, clock=RealClock(), owner_key=owner_key)
             receiving = InputThread(server, queues, abort_at_once=proc.abort_at_once)
-            return _run(proc, receiving, OutputThread(server, queues), server, life)
+            return _run(proc, receiving, OutputThread(server, queues), server, process)
         finally:
             core.shutdown()
     finally:
         server.close(LINGER)
 
 
-def _run(proc: EngineCoreProc, receiving: InputThread, sending: OutputThread, server: ServerChannel, life: Life) -> int:
+def _run(
+    proc: EngineCoreProc, receiving: InputThread, sending: OutputThread, server: ServerChannel, process: ServingProcess
+) -> int:
     """Serve; afterwards no thread uses the server any more. Returns the exit code."""
     receiving.start()
     sending.start()
-    with life.signals.calling(proc.request_shutdown, receiving.wakeup_fd):
+    with process.signals.calling(proc.request_shutdown, receiving.wakeup_fd):
         gc.collect()
         gc.freeze()  # what start-up made stays; no collection need look at it again
-        life.report(Started(dict(server.address)))
+        process.report(Started(dict(server.address)))
         last = proc.run()
-    life.report(Ended(last.reason, last.traceback))
-    life.end_within(EXIT_TIMEOUT)
+    process.report(Ended(last.reason, last.traceback))
+    process.end_within(EXIT_TIMEOUT)
     if not (sending.stop(LINGER) and receiving.stop(LINGER)):
-        life.leave()  # a thread that hangs in the transport must not see it closed
+        process.leave()  # a thread that hangs in the transport must not see it closed
     return 1 if last.traceback else 0
 
 
@@ -177,5 +179,5 @@ def _not_started(error: BaseException, signals: Signals) -> NotStarted:
     if signals.received is not None:
         return NotStarted("EngineCoreError", f"the engine core received {signals.received.name} before it was ready")
     if isinstance(error, EngineCoreError):
-        return NotStarted(type(error).__name__, said_by(error), traceback_of(error))
-    return NotStarted("EngineCoreError", f"the engine core did not start: {named(error)}", traceback_of(error))
+        return NotStarted(type(error).__name__, error_text(error), traceback_text(error))
+    return NotStarted("EngineCoreError", f"the engine core did not start: {error_line(error)}", traceback_text(error))

@@ -39,7 +39,7 @@ class Unsendable:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FatalError:
     """The executor or an IO thread cannot go on."""
 
     what: str
@@ -51,7 +51,7 @@ class Wakeup:
     """Look around: somebody asked for the shutdown."""
 
 
-Event = FromPeer | Unreadable | PeerGone | Unsendable | Failed | Wakeup
+Event = FromPeer | Unreadable | PeerGone | Unsendable | FatalError | Wakeup
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,12 @@ class ThroughWire:
     """What the other side of a process boundary would get."""
 
     def request(self, request: EngineCoreRequest) -> EngineCoreRequest:
-        return cast(wire.Add, wire.decode_client_message(wire.encode(wire.Add(request=request)))).request
+        return cast(wire.AddRequest, wire.decode_client_message(wire.encode(wire.AddRequest(request=request)))).request
 
     def outputs(self, outputs: EngineCoreOutputs) -> EngineCoreOutputs:
-        return cast(wire.Outputs, wire.decode_server_message(wire.encode(wire.Outputs(outputs=outputs)))).outputs
+        return cast(
+            wire.StepOutputs, wire.decode_server_message(wire.encode(wire.StepOutputs(outputs=outputs)))
+        ).outputs
 
 
 class InprocTransport(Transport):
