@@ -2,17 +2,22 @@
 
 import logging
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import zmq
+from zmq.auth import Authenticator, load_certificate
 from zmq.utils import z85
 
 from enginecore.errors import ConfigurationError
 from enginecore_zmq.settings import CurveSettings
 
 logger = logging.getLogger(__name__)
+
+ZAP_DOMAIN = "enginecore"
+"""What sockets that ask the gatekeeper are marked with."""
 
 _KEY_BYTES = 32
 _OTHERS = 0o077  # permissions
@@ -87,6 +92,10 @@ class ServerKeys:
     allowed: frozenset[bytes]
     told: ClientKeys | None
 
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether the owner of a public key may connect. The name is the one that pyzmq calls."""
+        return key in self.allowed
+
 
 def fresh_keys() -> ServerKeys:
     """For an engine whose front ends have no keys yet."""
@@ -115,8 +124,6 @@ def client_keys(settings: CurveSettings) -> ClientKeys:
 
 
 def _certificate(file: Path) -> tuple[bytes, bytes | None]:
-    from zmq.auth import load_certificate
-
     try:
         public, secret = load_certificate(file)
         for key in (public, secret):
@@ -129,25 +136,24 @@ def _certificate(file: Path) -> tuple[bytes, bytes | None]:
     return public, secret
 
 
-class Gatekeeper:
-    """Tells ZMQ which keys may connect (ZAP, RFC 27). One thread."""
+class Gatekeeper(Authenticator):
+    """Pyzmq's authenticator (ZAP, RFC 27), asked by the thread that receives, not by a thread or event loop of its own.
+
+    So nothing of it runs in a process that was forked, and a server that is closed leaves no thread.
+    """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: ServerKeys) -> None:
-        self._allowed = keys.allowed
-        self.socket: zmq.Socket[bytes] = context.socket(zmq.REP)
-        self.socket.bind("inproc://zeromq.zap.01")
+        """Let in the owners of the allowed keys."""
+        super().__init__(context)
+        self.configure_curve_callback(ZAP_DOMAIN, keys)
+        self.start()
 
     def answer(self) -> None:
-        """Answer all who ask. Never waits."""
+        """Answer all that ZMQ has asked. Never waits."""
         while True:
             try:
-                question = self.socket.recv_multipart(zmq.NOBLOCK)
+                question = self.zap_socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            version, request, _domain, address, _identity, mechanism, *credentials = question
-            if mechanism == b"CURVE" and z85.encode(credentials[0]) in self._allowed:
-                verdict = [b"200", b"OK"]
-            else:
-                logger.debug("a front end at %s has a key that is not allowed", address)
-                verdict = [b"400", b"this key is not allowed"]
-            self.socket.send_multipart([version, request, *verdict, b"", b""])
+            with suppress(StopIteration):  # it waits for nothing: keys are looked up in memory
+                self.handle_zap_message(question).send(None)

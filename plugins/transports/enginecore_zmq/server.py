@@ -73,7 +73,7 @@ class ZmqServerChannel(ServerChannel):
         self._end.atexit = False  # other threads may still be at work
         try:
             if keys is not None and gatekeeper is not None:
-                self._selector.register(gatekeeper.socket, selectors.EVENT_READ, gatekeeper.answer)
+                self._selector.register(gatekeeper.zap_socket, selectors.EVENT_READ, gatekeeper.answer)
                 use_as_server(self._router, keys.own)
             self._address: dict[str, Any] = {"endpoint": place.seen_as + place.bind(self._router, place.first)}
             self._selector.register(self._router, selectors.EVENT_READ, self._look)
@@ -193,7 +193,7 @@ def _let_go(
     deadline = time.monotonic() + linger + _LINGER_MARGIN
     try:
         if gatekeeper is not None:
-            gatekeeper.socket.close()  # first: connections that it let in do not end without its consent
+            gatekeeper.stop()  # first: connections that it let in do not end without its consent
         for line in lines.values():
             line.close_slowly(linger)
         # front ends take the ROUTER's end for a broken line: it stays until they have everything

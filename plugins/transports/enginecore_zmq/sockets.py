@@ -12,7 +12,7 @@ import zmq
 
 from enginecore.errors import ConfigurationError, InvalidRequestError
 from enginecore.interfaces import Frame
-from enginecore_zmq.keys import KeyPair
+from enginecore_zmq.keys import ZAP_DOMAIN, KeyPair
 
 Context = zmq.Context[zmq.Socket[bytes]]
 Socket = zmq.Socket[bytes]
@@ -74,7 +74,7 @@ def use_as_server(socket: Socket, pair: KeyPair) -> None:
     """Let in only those who know the public key, and whom the context's gatekeeper lets pass."""
     socket.curve_secretkey = pair.secret
     socket.curve_server = True
-    socket.zap_domain = b"enginecore"
+    socket.zap_domain = ZAP_DOMAIN.encode()
     socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without a gatekeeper nobody gets in, rather than everybody
 
 
