@@ -147,8 +147,7 @@ class Registry:
             EngineCoreError: raised by the factory on purpose.
             PluginError: the factory raises something else, or its result does not fill the kind's interface.
         """
-        interface = self.kinds[component.kind].interface
-        return build_component(component, settings, context, interface)
+        return build_component(component, settings, context, self.kinds[component.kind].interface)
 
     # -- other processes ---------------------------------------------------------------------------
 
