@@ -14,7 +14,7 @@ from enginecore.sampling import SamplingParams
 from enginecore_conformance.checks import NotApplicable, Violation
 from enginecore_conformance.executors.answers import check_answer, expect_logprobs, expect_tokens
 from enginecore_conformance.executors.lending import MAX_NUM_SEQS, WORDS, Lender, Standing
-from enginecore_conformance.executors.planner import GREEDY, Planned, Planner, Tracked
+from enginecore_conformance.executors.planner import GREEDY, ManualPlanner, Planned, Tracked
 from enginecore_conformance.transports.background import Background
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class ExecutorBench(Background):
         self.lender = lender
         self.standing: Standing = lender.lend()
         self.executor: Executor = self.standing.executor
-        self.planner = Planner(self.standing)
+        self.planner = ManualPlanner(self.standing)
         self.failures: list[BaseException] = []
         self._wake: Future[None] | None = None
         self._listens = False
@@ -90,7 +90,7 @@ class ExecutorBench(Background):
         return Random(repr(name)).choices(range(self.executor.model_info.vocab_size), k=length)
 
     def add(self, prompt: Sequence[int], params: SamplingParams = GREEDY, **more: Any) -> Tracked:
-        """A request; takes what `Planner.add` takes."""
+        """A request; takes what `ManualPlanner.add` takes."""
         self._prepare()
         return self.planner.add(prompt, params, **more)
 

@@ -3,7 +3,7 @@
 from enginecore_conformance.checks import Violation, check
 from enginecore_conformance.executors.bench import ExecutorBench
 from enginecore_conformance.executors.failing import expect_dead
-from enginecore_conformance.executors.planner import Planner
+from enginecore_conformance.executors.planner import ManualPlanner
 from enginecore_conformance.transports.leftovers import Inventory, expect_nothing_more
 
 
@@ -38,7 +38,7 @@ def nothing_is_left_after_shutdown(bench: ExecutorBench) -> None:
     before = Inventory()
     other = bench.lender.build()
     other.initialize()
-    planner = Planner(other)
+    planner = ManualPlanner(other)
     for number in range(bench.depth):
         request = planner.add(bench.prompt(number, 7))
         other.executor.execute_model(planner.plan({request: 7}).plan)

@@ -73,7 +73,7 @@ class Planned(NamedTuple):
     sampled: list[Tracked]
 
 
-class Planner:
+class ManualPlanner:
     """Makes plans for an executor."""
 
     def __init__(self, standing: Standing) -> None:
