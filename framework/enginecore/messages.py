@@ -259,10 +259,8 @@ class SchedulerOutput(Message, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no worker needs to hear of it."""
-        return not (
-            self.num_scheduled_tokens or self.new_requests or self.deltas or self.finished_ids or self.preempted_ids
-        )
+        """Whether every field that asks something of workers is as in a new plan. A new field counts."""
+        return self == type(self)(step=self.step, extensions=self.extensions)
 
 
 class GrammarOutput(Message, kw_only=True):

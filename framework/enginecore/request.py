@@ -12,9 +12,8 @@ class RequestStatus(enum.IntEnum):
     """Where a request stands. Only the scheduler changes it."""
 
     WAITING = 0
-    WAITING_FOR_REMOTE_KV = 1  # foreseen: a KV connector is loading its prefix
-    RUNNING = 2
-    FINISHED = 3
+    RUNNING = 1
+    FINISHED = 2
 
 
 class CacheIdentity(NamedTuple):
