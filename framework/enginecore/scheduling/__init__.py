@@ -2,8 +2,16 @@
 
 from enginecore.scheduling.component import policy_component
 from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler
-from enginecore.scheduling.policy import Delay, Rank, RequestView, SchedulerView, SchedulingPolicy, Split, WaitingView
-from enginecore.scheduling.victims import WorstRank
+from enginecore.scheduling.policy import (
+    Delay,
+    Rank,
+    RequestView,
+    SchedulerView,
+    SchedulingPolicy,
+    Split,
+    WaitingView,
+    WorstRank,
+)
 
 __all__ = [
     "ContinuousBatchingScheduler",

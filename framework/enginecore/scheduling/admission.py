@@ -6,14 +6,14 @@ from enginecore.plugin import SchedulerContext
 from enginecore.scheduling.lifecycle import Lifecycle
 from enginecore.scheduling.policy import Delay, Split
 from enginecore.scheduling.queues import place_of
-from enginecore.scheduling.request_state import Phase, RequestState
+from enginecore.scheduling.state import Phase, SchedulingState
 
 
 class Admission:
     """Admits whom the policy chooses, while there is room.
 
-    A request is given blocks for all its known tokens at once, never just for its next piece: two long prompts that
-    are admitted piece by piece evict each other half-way, again and again.
+    A request is given blocks for all its known tokens at once, never just for its next chunk: two long prompts that
+    are admitted chunk by chunk evict each other half-way, again and again.
     """
 
     def __init__(self, lives: Lifecycle, context: SchedulerContext) -> None:
@@ -22,7 +22,7 @@ class Admission:
         self._max_num_seqs = context.max_num_seqs
 
     def admit(self, split: Split, num_tokens: int) -> None:
-        """Admit requests until their pieces in this step fill `num_tokens`, or the policy or the memory says stop."""
+        """Admit requests until their chunks in this step fill `num_tokens`, or the policy or the memory says stop."""
         lives = self._lives
         room = num_tokens - sum(min(split.chunk, self._left(state)) for state in lives.running.prefilling)
         admissions = split.admit
@@ -38,7 +38,7 @@ class Admission:
             room -= min(split.chunk, self._left(state))
             admissions -= 1
 
-    def _chosen(self) -> RequestState | None:
+    def _chosen(self) -> SchedulingState | None:
         lives = self._lives
         named = lives.policy.choose(lives.view)
         if named is None:
@@ -51,7 +51,7 @@ class Admission:
             raise InvariantError(f"{type(lives.policy).__name__}.choose named {state!r}, which does not wait")
         return state
 
-    def _must_wait(self, state: RequestState) -> bool:
+    def _must_wait(self, state: SchedulingState) -> bool:
         """Whether it may not return yet; nobody overtakes it meanwhile.
 
         Its late tokens are part of what it must compute, and dropping them instead livelocks policies that preempt
@@ -60,7 +60,7 @@ class Admission:
         late = state.request.num_late_tokens > 0 or state.num_blocks > 0
         return late or state in self._lives.preempted_in_step
 
-    def _seat(self, state: RequestState) -> bool:
+    def _seat(self, state: SchedulingState) -> bool:
         """Give it a seat and blocks for all that is known of it, if need be somebody else's."""
         lives, request = self._lives, state.request
         may_displace = lives.policy.preemptive and not lives.in_flight.any_unfreed
@@ -81,12 +81,12 @@ class Admission:
         lives.seat(state, block_ids, prefix.num_tokens)
         return True
 
-    def _victims(self, state: RequestState, prefix: CachedPrefix) -> list[RequestState] | None:
+    def _victims(self, state: SchedulingState, prefix: CachedPrefix) -> list[SchedulingState] | None:
         """Who must go to let it in: nobody, or strictly worse ones that the policy names. None: it cannot come in."""
         lives, request = self._lives, state.request
         need = self._kv.num_blocks_to_allocate(request, request.num_tokens, prefix)
-        victims: list[RequestState] = []
-        worse: list[RequestState] | None = None
+        victims: list[SchedulingState] = []
+        worse: list[SchedulingState] | None = None
         while self._is_short(need, victims, prefix):
             if worse is None:
                 worse = lives.running.ranked.strictly_after(state.rank)
@@ -104,7 +104,7 @@ class Admission:
             victims.append(victim)
         return victims
 
-    def _is_short(self, need: int, victims: list[RequestState], prefix: CachedPrefix) -> bool:
+    def _is_short(self, need: int, victims: list[SchedulingState], prefix: CachedPrefix) -> bool:
         """Whether a seat or `need` blocks are lacking once these are gone."""
         if len(self._lives.running) - len(victims) >= self._max_num_seqs:
             return True
@@ -115,5 +115,5 @@ class Admission:
         return short > 0 and short > self._kv.num_freeable_blocks([victim.request for victim in victims], prefix)
 
     @staticmethod
-    def _left(state: RequestState) -> int:
+    def _left(state: SchedulingState) -> int:
         return state.request.num_tokens - state.request.num_scheduled_tokens

@@ -4,7 +4,7 @@ from enginecore.errors import InvariantError
 from enginecore.interfaces import KVCacheManager
 from enginecore.request import RequestStatus
 from enginecore.scheduling.lifecycle import Lifecycle
-from enginecore.scheduling.request_state import Phase, RequestState
+from enginecore.scheduling.state import Phase, SchedulingState
 
 
 def check(lives: Lifecycle, kv: KVCacheManager, max_num_seqs: int) -> None:
@@ -43,7 +43,7 @@ def _check_places(lives: Lifecycle) -> None:
         raise InvariantError("the order of victims is not the order of those in prefill and decode")
 
 
-def _check_request(state: RequestState, kv: KVCacheManager) -> None:
+def _check_request(state: SchedulingState, kv: KVCacheManager) -> None:
     request = state.request
     held = len(kv.get_block_ids(request)[0])
     if held != state.num_blocks:

@@ -7,13 +7,10 @@ from enginecore.errors import InvalidRequestError, InvariantError
 from enginecore.messages import BlockIds, FinishReason
 from enginecore.plugin import SchedulerContext
 from enginecore.request import Request, RequestStatus
-from enginecore.scheduling.batch import BatchesInFlight
-from enginecore.scheduling.outbox import Outbox
-from enginecore.scheduling.plan import PlanDraft
 from enginecore.scheduling.policy import Rank, RequestView, SchedulingPolicy
-from enginecore.scheduling.queues import WaitingQueue
-from enginecore.scheduling.request_state import Phase, RequestState
-from enginecore.scheduling.running import RunningSet
+from enginecore.scheduling.queues import RunningRequests, WaitingQueue
+from enginecore.scheduling.state import Phase, SchedulingState
+from enginecore.scheduling.step import Outbox, PlanDraft, StepsInFlight
 from enginecore.scheduling.view import StepView
 
 logger = logging.getLogger(__name__)
@@ -37,14 +34,14 @@ class Lifecycle:
     def __init__(self, policy: SchedulingPolicy, context: SchedulerContext) -> None:
         self.policy = policy
         self.kv = context.kv_cache_manager
-        self.states: dict[str, RequestState] = {}
+        self.states: dict[str, SchedulingState] = {}
         self.waiting = WaitingQueue()
-        self.running = RunningSet()
-        self.in_flight = BatchesInFlight()
+        self.running = RunningRequests()
+        self.in_flight = StepsInFlight()
         self.draft = PlanDraft()
         self.outbox = Outbox()
         self.view = StepView(context, self.states, self.waiting, self.running)
-        self.preempted_in_step: set[RequestState] = set()
+        self.preempted_in_step: set[SchedulingState] = set()
         self.num_preemptions = 0
         self.wake_time: float | None = None
         self._in_order = context.executor.in_order
@@ -69,7 +66,7 @@ class Lifecycle:
         # the last token of a request needs no slot
         request.max_total_tokens = min(request.max_total_tokens, capacity + 1)
         self.view.refresh()
-        state = self.states[request.request_id] = RequestState(request)
+        state = self.states[request.request_id] = SchedulingState(request)
         try:
             refusal = self._introduce(state)
         except Exception as error:  # whatever a policy raises over one request costs that request alone
@@ -79,7 +76,7 @@ class Lifecycle:
             del self.states[request.request_id]
             self.outbox.add_terminal(request, FinishReason.ERROR, refusal)
 
-    def _introduce(self, state: RequestState) -> str | None:
+    def _introduce(self, state: SchedulingState) -> str | None:
         """Queue a new request, unless the policy refuses it: then the reason."""
         if reason := self.refusal(state):
             return reason
@@ -106,7 +103,7 @@ class Lifecycle:
             )
         self.wake_time = until
 
-    def seat(self, state: RequestState, block_ids: BlockIds, num_cached_tokens: int) -> None:
+    def seat(self, state: SchedulingState, block_ids: BlockIds, num_cached_tokens: int) -> None:
         """It has got its blocks, of which a prefix is computed already: from here on it runs."""
         request = state.request
         self.waiting.remove(state)
@@ -121,12 +118,12 @@ class Lifecycle:
         self.policy.admitted(state, self.view)
         self.lease(state)
 
-    def hold(self, state: RequestState, block_ids: BlockIds) -> None:
+    def hold(self, state: SchedulingState, block_ids: BlockIds) -> None:
         """Count blocks that it was given."""
         state.num_blocks += len(block_ids[0])
         state.num_slots = state.num_blocks * self.kv.block_size
 
-    def lease(self, state: RequestState) -> None:
+    def lease(self, state: SchedulingState) -> None:
         """Begin a lease."""
         tokens = self.policy.lease(state, self.view)
         request = state.request
@@ -135,12 +132,12 @@ class Lifecycle:
             raise InvariantError(f"{type(self.policy).__name__}.lease gave {tokens}: at least 1, or None for never")
         state.begin_lease(None if tokens is None else start + tokens)
 
-    def rerank(self, state: RequestState) -> None:
+    def rerank(self, state: SchedulingState) -> None:
         """Its lease is over: ask again."""
         self.running.rerank(state, self._rank(state))
         self.lease(state)
 
-    def preempt(self, state: RequestState) -> None:
+    def preempt(self, state: SchedulingState) -> None:
         """Take its seat and blocks; it is queued again. Its tokens in flight still arrive."""
         request = state.request
         self._vacate(state, finished=False)
@@ -151,7 +148,7 @@ class Lifecycle:
         self.policy.preempted(state, self.view)
         self._queue(state)
 
-    def finish(self, state: RequestState, reason: FinishReason) -> None:
+    def finish(self, state: SchedulingState, reason: FinishReason) -> None:
         """It is over, wherever it stands. Whoever calls says so to the client."""
         if state.phase is Phase.WAITING:
             self.waiting.remove(state)
@@ -163,19 +160,19 @@ class Lifecycle:
         del self.states[state.request_id]
         self.policy.ended(state, self.view)
 
-    def fail(self, state: RequestState, error: str) -> None:
+    def fail(self, state: SchedulingState, error: str) -> None:
         """End it with an error that its client is told."""
         self.outbox.add_terminal(state.request, FinishReason.ERROR, error)
         self.finish(state, FinishReason.ERROR)
 
-    def refusal(self, state: RequestState) -> str | None:
+    def refusal(self, state: SchedulingState) -> str | None:
         """Why the policy refuses it, if it does."""
         reason = self.policy.admit(state, self.view)
         if reason is not None and not isinstance(reason, str):
             raise InvariantError(f"{type(self.policy).__name__}.admit gave {reason!r}: a reason in words, or None")
         return reason
 
-    def find(self, named: RequestView, decision: str) -> RequestState:
+    def find(self, named: RequestView, decision: str) -> SchedulingState:
         """The state that a policy named; only the id counts, so that it may hold proxies.
 
         Raises:
@@ -191,26 +188,26 @@ class Lifecycle:
         """Whether blocks go back to the pool when they are given up; else steps in flight may write to them."""
         return self._in_order or not self.in_flight
 
-    def free(self, state: RequestState) -> None:
+    def free(self, state: SchedulingState) -> None:
         """Give its blocks back to the pool."""
         self.kv.free(state.request)
         state.num_blocks = state.num_slots = 0
 
-    def _queue(self, state: RequestState) -> None:
+    def _queue(self, state: SchedulingState) -> None:
         state.phase = Phase.WAITING
         state.since = self.view.now
         state.set_rank(self._rank(state))
         state.lane = self.policy.lane(state)
         self.waiting.add(state)
 
-    def _rank(self, state: RequestState) -> Rank:
+    def _rank(self, state: SchedulingState) -> Rank:
         rank = self.policy.rank(state, self.view)
         parts = rank if isinstance(rank, tuple) else (rank,)
         if rank != rank or any([part != part for part in parts]):  # a tuple of NaN may equal itself
             raise InvariantError(f"{type(self.policy).__name__}.rank gave {rank!r}: a rank must be comparable, not NaN")
         return rank
 
-    def _vacate(self, state: RequestState, *, finished: bool) -> None:
+    def _vacate(self, state: SchedulingState, *, finished: bool) -> None:
         self.in_flight.mark_stale(state)
         self.running.remove(state)
         self.draft.remove(state, finished=finished)

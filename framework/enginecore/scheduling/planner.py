@@ -3,10 +3,10 @@
 from enginecore.errors import InvariantError
 from enginecore.plugin import SchedulerContext
 from enginecore.scheduling.admission import Admission
-from enginecore.scheduling.batch import Batch, Piece
 from enginecore.scheduling.lifecycle import Lifecycle
 from enginecore.scheduling.policy import Split
-from enginecore.scheduling.request_state import Phase, RequestState
+from enginecore.scheduling.state import Phase, SchedulingState
+from enginecore.scheduling.step import Batch, Chunk
 
 
 class Planner:
@@ -25,22 +25,22 @@ class Planner:
         """The batch of the step that has just begun; cursors are advanced."""
         lives = self._lives
         split = self._split()
-        decodes: list[RequestState] = []
-        pieces: list[Piece] = []
+        decodes: list[SchedulingState] = []
+        chunks: list[Chunk] = []
         if split.first == "decode":
             ready = self._ready_decodes()
             if not lives.preempted_in_step:
                 self._admit(split, self._budget - len(ready))
             decodes = self._decodes(ready, self._budget)
             if split.mix or not decodes:
-                pieces = self._pieces(split, self._budget - len(decodes))
+                chunks = self._chunks(split, self._budget - len(decodes))
         else:
             self._admit(split, self._budget)
             prefills = lives.running.prefilling and split.prefill
             ready = self._ready_decodes() if split.mix or not prefills else []
-            pieces = self._pieces(split, self._budget)
-            decodes = self._decodes(ready, self._budget - sum(piece.num_tokens for piece in pieces))
-        return Batch(lives.view.step, decodes, pieces)
+            chunks = self._chunks(split, self._budget)
+            decodes = self._decodes(ready, self._budget - sum(chunk.num_tokens for chunk in chunks))
+        return Batch(lives.view.step, decodes, chunks)
 
     def _split(self) -> Split:
         split = self._lives.policy.split(self._lives.view)
@@ -50,7 +50,7 @@ class Planner:
                 "and admit of at least 0, first 'decode' or 'prefill'"
             )
         if not self._chunked:
-            # a prompt that may not be split needs the budget in one piece, so it goes before decodes
+            # a prompt that may not be split needs the whole budget, so it goes before decodes
             split = split._replace(first="prefill", prefill=self._budget, chunk=self._budget)
         return split
 
@@ -60,7 +60,7 @@ class Planner:
 
     # -- decodes -------------------------------------------------------------------------------------------------
 
-    def _ready_decodes(self) -> list[RequestState]:
+    def _ready_decodes(self) -> list[SchedulingState]:
         """The decodes that can run, each with a slot for its next token. Preempts where memory is short."""
         running = self._lives.running
         ready = list(running.decoding)
@@ -75,7 +75,7 @@ class Planner:
         running.settle()
         return [state for state in ready if state.phase is Phase.DECODE and state not in without]
 
-    def _attend(self, state: RequestState) -> bool:
+    def _attend(self, state: SchedulingState) -> bool:
         """A decode at its mark: all scheduled, lease over, or block full. Whether it can run in this step."""
         lives, cursor = self._lives, state.request.num_scheduled_tokens
         if state.phase is not Phase.DECODE:  # it was the victim of one before it
@@ -90,7 +90,7 @@ class Planner:
         state.set_mark()
         return True
 
-    def _grow(self, state: RequestState) -> bool:
+    def _grow(self, state: SchedulingState) -> bool:
         """A slot for its next token, if need be somebody else's."""
         lives, request = self._lives, state.request
         while (block_ids := self._kv.allocate_slots(request, request.num_scheduled_tokens + 1)) is None:
@@ -104,7 +104,7 @@ class Planner:
         lives.draft.grow(state, block_ids)
         return True
 
-    def _victim(self, needy: RequestState) -> RequestState:
+    def _victim(self, needy: SchedulingState) -> SchedulingState:
         lives = self._lives
         named = lives.policy.victim(list(lives.running.ranked), needy, lives.view)
         victim = needy if named is None else lives.find(named, "victim")
@@ -112,7 +112,7 @@ class Planner:
             raise InvariantError(f"{type(lives.policy).__name__}.victim named {victim!r}, which is not a candidate")
         return victim
 
-    def _decodes(self, ready: list[RequestState], budget: int) -> list[RequestState]:
+    def _decodes(self, ready: list[SchedulingState], budget: int) -> list[SchedulingState]:
         """Advance those that fit. Those that do not come first the next time."""
         chosen = [state for state in ready if state.phase is Phase.DECODE] if self._lives.preempted_in_step else ready
         chosen = chosen[:budget]
@@ -124,10 +124,10 @@ class Planner:
 
     # -- prompts -------------------------------------------------------------------------------------------------
 
-    def _pieces(self, split: Split, budget: int) -> list[Piece]:
-        """Pieces of known tokens, best rank first, up to the budget."""
+    def _chunks(self, split: Split, budget: int) -> list[Chunk]:
+        """Chunks of known tokens, best rank first, up to the budget."""
         room = min(budget, split.prefill)
-        pieces: list[Piece] = []
+        chunks: list[Chunk] = []
         for state in list(self._lives.running.prefilling):
             request = state.request
             left = request.num_tokens - request.num_scheduled_tokens
@@ -136,8 +136,8 @@ class Planner:
                 break
             request.num_scheduled_tokens += tokens
             room -= tokens
-            pieces.append(Piece(state, tokens, samples=tokens == left))
+            chunks.append(Chunk(state, tokens, samples=tokens == left))
             if tokens == left:
                 self._lives.running.to_decode(state)
                 state.set_mark()
-        return pieces
+        return chunks

@@ -110,7 +110,7 @@ class SchedulingPolicy(ABC):
     def split(self, scheduler: SchedulerView, /) -> Split:
         """How this step's tokens are shared. Asked once per step, first of all.
 
-        Without chunked prefill only `admit` and `mix` count: a prompt needs the budget in one piece, and goes first.
+        Without chunked prefill only `admit` and `mix` count: a prompt is one chunk, and goes first.
         """
         most = scheduler.max_num_batched_tokens
         return Split(prefill=most, chunk=most, admit=most)
@@ -132,3 +132,10 @@ class SchedulingPolicy(ABC):
 
     def ended(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
         """It is over, for whatever reason. Exactly once for every `added`."""
+
+
+class WorstRank:
+    """The request that the policy ranks worst gives way, of equals the newest. Under fcfs that is the newest of all."""
+
+    def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
+        return candidates[-1]

@@ -6,9 +6,9 @@ from typing import TypeGuard
 
 from enginecore.errors import InvariantError
 from enginecore.messages import EngineCoreOutput, FinishReason, ModelRunnerOutput, PositionLogprobs, SchedulerOutput
-from enginecore.scheduling.batch import Batch
 from enginecore.scheduling.lifecycle import Lifecycle
-from enginecore.scheduling.request_state import Phase, RequestState
+from enginecore.scheduling.state import Phase, SchedulingState
+from enginecore.scheduling.step import Batch
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ class Settlement:
             self._fail(output.errors, batch)
         tokens = self._sampled_tokens(batch, output)
         self._settle_decodes(batch, tokens, output.logprobs)
-        if batch.pieces:
-            self._settle_pieces(batch, tokens[len(batch.decodes) :], output.logprobs)
+        if batch.chunks:
+            self._settle_chunks(batch, tokens[len(batch.decodes) :], output.logprobs)
         lives.running.settle()
 
     def _oldest(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Batch:
@@ -58,15 +58,15 @@ class Settlement:
         for request_id, tokens in zip(output.request_ids, output.sampled_token_ids, strict=False):
             by_id[request_id] = by_id.get(request_id, []) + tokens  # a second row makes one token too many
         rows: list[Tokens] = [by_id.pop(request_id, None) for request_id in batch.sampled_ids]
-        for piece in batch.pieces:
-            by_id.pop(piece.state.request_id, None)
+        for chunk in batch.chunks:
+            by_id.pop(chunk.state.request_id, None)
         if by_id:
             logger.error("step %d gave results for requests that it did not hold: %s", batch.step, sorted(by_id))
         return rows
 
     def _fail(self, errors: dict[str, str], batch: Batch) -> None:
         """Faults that the executor lays at single requests."""
-        states = (*batch.decodes, *(piece.state for piece in batch.pieces), *batch.newcomers)
+        states = (*batch.decodes, *(chunk.state for chunk in batch.chunks), *batch.newcomers)
         members = {state.request_id: state for state in states}
         for request_id, error in errors.items():
             state = members.get(request_id)
@@ -103,11 +103,11 @@ class Settlement:
             if request.finish_reason is not None:
                 self._end(state, output)
 
-    def _settle_pieces(
+    def _settle_chunks(
         self, batch: Batch, tokens: Sequence[Tokens], logprobs: dict[str, list[PositionLogprobs]]
     ) -> None:
         rows = iter(tokens)
-        for state, num_tokens, samples in batch.pieces:
+        for state, num_tokens, samples in batch.chunks:
             is_stale = state in batch.stale
             sampled = next(rows, None) if samples else None
             if not is_stale:
@@ -118,7 +118,7 @@ class Settlement:
                 self._accept(state, sampled, is_stale, logprobs)
 
     def _accept_odd(
-        self, state: RequestState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
+        self, state: SchedulingState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
     ) -> None:
         """A decode whose result is late, missing or of the wrong length."""
         if not is_stale:
@@ -126,7 +126,7 @@ class Settlement:
         self._accept(state, sampled, is_stale, logprobs)
 
     def _accept(
-        self, state: RequestState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
+        self, state: SchedulingState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
     ) -> None:
         """A sampled token, whatever became of its request since: one that ended drops it, a preempted one keeps it."""
         request = state.request
@@ -148,13 +148,13 @@ class Settlement:
         if request.finish_reason is not None:
             self._end(state, output)
 
-    def _publish(self, state: RequestState) -> None:
+    def _publish(self, state: SchedulingState) -> None:
         """Let others hit the blocks that are full by now."""
         request, size = state.request, self._kv.block_size
         self._kv.cache_blocks(request, request.num_computed_tokens)
         state.publish_at = (request.num_computed_tokens // size + 1) * size
 
-    def _end(self, state: RequestState, output: EngineCoreOutput) -> None:
+    def _end(self, state: SchedulingState, output: EngineCoreOutput) -> None:
         request = state.request
         reason = request.finish_reason
         if reason is None:

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from enginecore.errors import InvariantError
 from enginecore.interfaces import KVCacheManager, RequestView
 from enginecore.plugin import SchedulerContext
-from enginecore.scheduling.queues import WaitingQueue
-from enginecore.scheduling.request_state import RequestState
-from enginecore.scheduling.running import RunningSet
-from enginecore.scheduling.victims import WorstRank
+from enginecore.scheduling.policy import WorstRank
+from enginecore.scheduling.queues import RunningRequests, WaitingQueue
+from enginecore.scheduling.state import SchedulingState
 
 
 class StepView:
@@ -17,9 +16,9 @@ class StepView:
     def __init__(
         self,
         context: SchedulerContext,
-        states: dict[str, RequestState],
+        states: dict[str, SchedulingState],
         waiting: WaitingQueue,
-        running: RunningSet,
+        running: RunningRequests,
     ) -> None:
         self.step = 0
         self.now = context.clock.now()
@@ -32,7 +31,7 @@ class StepView:
         self._kv: KVCacheManager = context.kv_cache_manager
         self._states = states
         self._running = running
-        self._cached_tokens: dict[RequestState, int] = {}
+        self._cached_tokens: dict[SchedulingState, int] = {}
         self._victims = context.victim or WorstRank()
 
     def tick(self) -> None:

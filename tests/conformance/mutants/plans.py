@@ -2,10 +2,9 @@
 
 from enginecore.interfaces import CachedPrefix
 from enginecore.scheduling.admission import Admission
-from enginecore.scheduling.batch import Piece
-from enginecore.scheduling.plan import PlanDraft
 from enginecore.scheduling.planner import Planner
-from enginecore.scheduling.running import RunningSet
+from enginecore.scheduling.queues import RunningRequests
+from enginecore.scheduling.step import Chunk, PlanDraft
 from enginecore_schedulers.prefill_first import PrefillFirst
 from enginecore_schedulers.priority import Priority
 from tests.conformance.mutants.assembly import scheduler, table
@@ -93,9 +92,9 @@ class CountsWrittenTokensInDeltas(PlanDraft):
 class SpendsWhatVictimsHad(Planner):
     """The tokens of those that gave way are given back to the budget, which they were never taken from."""
 
-    def _pieces(self, split, budget):
+    def _chunks(self, split, budget):
         given_back = len(self._lives.preempted_in_step)
-        return super()._pieces(split._replace(prefill=split.prefill + given_back), budget + given_back)
+        return super()._chunks(split._replace(prefill=split.prefill + given_back), budget + given_back)
 
 
 class DecodesBeyondTheBudget(Planner):
@@ -124,14 +123,14 @@ class SchedulesUnknownTokens(Planner):
 
 
 class OverlapsChunks(Planner):
-    """The second piece of a prompt begins with the last token of the first."""
+    """The second chunk of a prompt begins with the last token of the first."""
 
-    def _pieces(self, split, budget):
-        pieces = super()._pieces(split, budget)
-        for state, num_tokens, samples in pieces:
+    def _chunks(self, split, budget):
+        chunks = super()._chunks(split, budget)
+        for state, num_tokens, samples in chunks:
             if not samples and num_tokens > 1:
                 state.request.num_scheduled_tokens -= 1
-        return pieces
+        return chunks
 
 
 class SplitsPromptsAllTheSame(Planner):
@@ -145,17 +144,17 @@ class SplitsPromptsAllTheSame(Planner):
 class PublishesAtScheduling(Planner):
     """Blocks of a prompt are published when they are scheduled, before any step has written them."""
 
-    def _pieces(self, split, budget):
-        pieces = super()._pieces(split, budget)
-        for state, _, _ in pieces:
+    def _chunks(self, split, budget):
+        chunks = super()._chunks(split, budget)
+        for state, _, _ in chunks:
             self._kv.cache_blocks(state.request, state.request.num_scheduled_tokens)
-        return pieces
+        return chunks
 
 
 # -- seats -------------------------------------------------------------------------------------------------------------
 
 
-class CountsDrainingOut(RunningSet):
+class CountsDrainingOut(RunningRequests):
     """A request that only waits for its last token counts as gone, and its seat is given away."""
 
     def __len__(self):
@@ -194,45 +193,45 @@ class NeverLooksUp(Admission):
         return True
 
 
-class AdmitsByTheNextPiece(Admission):
-    """A prompt is admitted if its first piece fits, and gets its blocks piece by piece: two long ones thrash."""
+class AdmitsByTheNextChunk(Admission):
+    """A prompt is admitted if its first chunk fits, and gets its blocks chunk by chunk: two long ones thrash."""
 
     def _seat(self, state):
         lives, request = self._lives, state.request
         if len(lives.running) >= self._max_num_seqs:
             return False
         prefix = self._kv.get_computed_blocks(request)
-        piece = min(request.num_tokens, prefix.num_tokens + lives.view.max_num_batched_tokens)
-        block_ids = self._kv.allocate_slots(request, piece, prefix)
+        chunk = min(request.num_tokens, prefix.num_tokens + lives.view.max_num_batched_tokens)
+        block_ids = self._kv.allocate_slots(request, chunk, prefix)
         if block_ids is None:
             return False
         lives.seat(state, block_ids, prefix.num_tokens)
         return True
 
 
-class GrowsByPieces(Planner):
-    """Belongs to AdmitsByTheNextPiece: blocks for the next piece, if need be those of the newest prompt."""
+class GrowsByChunks(Planner):
+    """Belongs to AdmitsByTheNextChunk: blocks for the next chunk, if need be those of the newest prompt."""
 
-    def _pieces(self, split, budget):
-        pieces: list[Piece] = []
+    def _chunks(self, split, budget):
+        chunks: list[Chunk] = []
         for state in list(self._lives.running.prefilling):
-            room = min(budget, split.prefill) - sum(piece.num_tokens for piece in pieces)
+            room = min(budget, split.prefill) - sum(chunk.num_tokens for chunk in chunks)
             left = state.request.num_tokens - state.request.num_scheduled_tokens
             tokens = min(split.chunk, room, left)
             if tokens <= 0 or (tokens < left and not self._chunked):
                 break
             if state in self._lives.running.prefilling and self._reach(state, tokens):
-                pieces += self._piece(state, tokens)
-        return pieces
+                chunks += self._chunk(state, tokens)
+        return chunks
 
-    def _piece(self, state, tokens):
+    def _chunk(self, state, tokens):
         request = state.request
         samples = request.num_scheduled_tokens + tokens == request.num_tokens
         request.num_scheduled_tokens += tokens
         if samples:
             self._lives.running.to_decode(state)
             state.set_mark()
-        return [Piece(state, tokens, samples)]
+        return [Chunk(state, tokens, samples)]
 
     def _reach(self, state, tokens):
         lives, request = self._lives, state.request
@@ -269,5 +268,5 @@ MUTANTS = table(
     (scheduler(ReturnsBeforeItsLateToken), 26),
     (scheduler(SkipsTheHeavyForEver), 12),
     (scheduler(NeverLooksUp), None),
-    (scheduler(AdmitsByTheNextPiece, GrowsByPieces), 3),
+    (scheduler(AdmitsByTheNextChunk, GrowsByChunks), 3),
 )

@@ -6,11 +6,10 @@
 import msgspec
 
 from enginecore.messages import EngineCoreOutput, FinishReason, SchedulerOutput
-from enginecore.scheduling.batch import Batch
 from enginecore.scheduling.lifecycle import Lifecycle
-from enginecore.scheduling.outbox import Outbox
-from enginecore.scheduling.request_state import Phase, RequestState
 from enginecore.scheduling.settlement import Settlement
+from enginecore.scheduling.state import Phase, SchedulingState
+from enginecore.scheduling.step import Batch, Outbox
 from tests.conformance.mutants.assembly import Assembled, Patient, scheduler, table
 
 # -- arrival -----------------------------------------------------------------------------------------------------------
@@ -22,7 +21,7 @@ class AcceptsTheImpossible(Lifecycle):
     def add(self, request):
         if request.num_prompt_tokens <= self.kv.num_blocks * self.kv.block_size:
             return super().add(request)
-        state = self.states[request.request_id] = RequestState(request)
+        state = self.states[request.request_id] = SchedulingState(request)
         self.policy.added(state, self.view)
         self._queue(state)
 
@@ -219,12 +218,12 @@ class SwallowsALateToken(Settlement):
             self._end(state, output)
 
 
-class CountsAStalePiece(Settlement):
-    """A piece of a prompt that was in flight when its request was preempted counts as written once it runs again."""
+class CountsAStaleChunk(Settlement):
+    """A chunk of a prompt that was in flight when its request was preempted counts as written once it runs again."""
 
-    def _settle_pieces(self, batch, tokens, logprobs):
-        batch.stale.difference_update({piece.state for piece in batch.pieces if piece.state.phase is Phase.PREFILL})
-        super()._settle_pieces(batch, tokens, logprobs)
+    def _settle_chunks(self, batch, tokens, logprobs):
+        batch.stale.difference_update({chunk.state for chunk in batch.chunks if chunk.state.phase is Phase.PREFILL})
+        super()._settle_chunks(batch, tokens, logprobs)
 
 
 class GivesALateTokenToTheNextOwner(Settlement):
@@ -275,7 +274,7 @@ class BlamesTheWholeBatch(Settlement):
     """An error that the executor lays at one request ends all of its step."""
 
     def _fail(self, errors, batch):
-        for state in (*batch.decodes, *(piece.state for piece in batch.pieces)):
+        for state in (*batch.decodes, *(chunk.state for chunk in batch.chunks)):
             if state.phase is not Phase.ENDED:
                 self._lives.fail(state, "; ".join(errors.values()))
                 batch.stale.add(state)
@@ -373,7 +372,7 @@ MUTANTS = table(
     (scheduler(DropsALateToken), 26),
     (scheduler(RepeatsALateToken), 26),
     (scheduler(SwallowsALateToken), 26),
-    (scheduler(CountsAStalePiece), 26),
+    (scheduler(CountsAStaleChunk), 26),
     (scheduler(GivesALateTokenToTheNextOwner), 22),
     (scheduler(RecountsTheCachedPrefix), 32),
     (scheduler(ClaimsATokenMoreOnReturn), 27),

@@ -19,7 +19,7 @@ class Phase(enum.IntEnum):
     ENDED = 4
 
 
-class RequestState:
+class SchedulingState:
     """Fills `RequestView`. Owned by the scheduler. What never changes is copied: policies read it in their loops.
 
     Attributes:
@@ -91,4 +91,4 @@ class RequestState:
         return self.request.num_preemptions
 
     def __repr__(self) -> str:
-        return f"RequestState({self.request!r}, {self.phase.name}, rank={self.rank!r})"
+        return f"SchedulingState({self.request!r}, {self.phase.name}, rank={self.rank!r})"
