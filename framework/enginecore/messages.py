@@ -259,8 +259,11 @@ class SchedulerOutput(Message, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether every field that asks something of workers is as in a new plan. A new field counts."""
-        return self == type(self)(step=self.step, extensions=self.extensions)
+        """Whether it asks nothing of workers: but for what qualifies other fields, it is as a new plan.
+
+        A field that is added counts unless it is named here.
+        """
+        return self == type(self)(step=self.step, extensions=self.extensions, defer_sampling=self.defer_sampling)
 
 
 class GrammarOutput(Message, kw_only=True):

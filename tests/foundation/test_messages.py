@@ -1,5 +1,7 @@
 """Messages between front end, engine core and workers."""
 
+from typing import Any
+
 import pytest
 
 from enginecore.messages import NewRequestData, RequestDelta, SchedulerOutput
@@ -8,7 +10,7 @@ from enginecore.sampling import SamplingParams
 NEW = NewRequestData(
     request_id="a", token_ids=[1], num_prompt_tokens=1, params=SamplingParams(seed=0), block_ids=([0],)
 )
-ALONE = {
+ALONE: dict[str, Any] = {
     "num_scheduled_tokens": {"a": 1},
     "new_requests": [NEW],
     "deltas": [RequestDelta(request_id="a", new_block_ids=([1],), num_computed_tokens=4)],
@@ -17,7 +19,7 @@ ALONE = {
 }
 """One value for each field that workers must hear of."""
 
-SILENT = {"step", "extensions"}
+SILENT: dict[str, Any] = {"step": 3, "extensions": {"plugin": 1}, "defer_sampling": True}
 """Fields that alone make no plan: without any other, it is not executed."""
 
 
@@ -26,8 +28,8 @@ def test_one_field_makes_a_plan(field):
     assert not SchedulerOutput(step=3, **{field: ALONE[field]}).is_empty
 
 
-def test_step_and_extensions_alone_make_no_plan():
-    assert SchedulerOutput(step=3, extensions={"plugin": 1}).is_empty
+def test_what_qualifies_other_fields_makes_no_plan():
+    assert SchedulerOutput(**SILENT).is_empty
 
 
 def test_every_field_of_a_plan_is_one_or_the_other():
