@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from enginecore.assembly.choice import choose_components
+from enginecore.assembly.components import choose_components
 from enginecore.interfaces import EvictionOrder, KVCacheManager, Scheduler, VictimChoice
-from enginecore.plugin import Component, EvictionContext, KVCacheManagerContext, SchedulerContext, VictimContext
+from enginecore.plugin import EvictionContext, KVCacheManagerContext, SchedulerContext, VictimContext
 from enginecore.settings import Loaded
 
 
@@ -18,7 +18,8 @@ class Parts:
 
     def __init__(self, loaded: Loaded, **stand_ins: Callable[[Any], Any]) -> None:
         """`stand_ins`: by kind, what makes a part instead of the component that the settings choose."""
-        self.components = choose_components(loaded)
+        self._chosen = choose_components(loaded)
+        self.components = self._chosen.by_kind
         self._loaded = loaded
         self._stand_ins = stand_ins
 
@@ -60,5 +61,4 @@ class Parts:
     def _build(self, kind: str, context: Any) -> Any:
         if kind in self._stand_ins:
             return self._stand_ins[kind](context)
-        component: Component = self.components[kind]
-        return self._loaded.registry.build(component, self._loaded.settings.component(kind).settings, context)
+        return self._chosen.build(kind, context)

@@ -1,4 +1,4 @@
-"""From settings and registry to a running engine core."""
+"""Assembly: builds an engine core from settings and the components that they choose."""
 
 from enginecore.assembly.builder import build_engine_core
 

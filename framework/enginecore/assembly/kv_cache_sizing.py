@@ -52,7 +52,8 @@ def size_kv_cache(specs: Mapping[str, KVCacheSpec], available: int, budget: Budg
         budget: What the user allows.
 
     Raises:
-        ConfigurationError: there are no layers to cache, their block sizes differ, or not even one block fits.
+        ConfigurationError: there are no layers to cache, their block sizes differ, or not even one
+            block fits.
     """
     if not specs:
         raise ConfigurationError("the executor names no layer with a KV cache: there is nothing to schedule blocks for")
