@@ -18,7 +18,7 @@ from enginecore_conformance.weight import require_light_import
 __all__ = ["CHECKS", "KIT"]
 
 
-class _Overheard:
+class _Overheard(VictimChoice):
     """Passes a choice on, and looks at it."""
 
     def __init__(self, choice: VictimChoice) -> None:

@@ -31,8 +31,8 @@ class RecordedStep:
         self.ended: float | None = None
 
 
-class RecordingExecutor:
-    """Fills `Executor` by another one, whose place it takes: `core.executor = RecordingExecutor(core.executor, clock)`.
+class RecordingExecutor(Executor):
+    """Stands before another executor, whose place it takes: `core.executor = RecordingExecutor(core.executor, clock)`.
 
     Attributes:
         steps: In order.

@@ -1,10 +1,11 @@
 """Victim choices and orders of eviction: which one runs, and never one that would do nothing."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from enginecore.errors import ConfigurationError, PluginError
+from enginecore.interfaces import EvictionOrder, VictimChoice
 from enginecore.kv_cache import Lru
 from enginecore.plugin import Component, ComponentSettings, EvictionContext, KVCacheManagerContext, VictimContext
 from enginecore.scheduling import SchedulingPolicy, policy_component
@@ -107,7 +108,7 @@ def test_unknown_names_give_near_misses(settings: dict[str, Any], message: str) 
 def test_factories_get_the_limits_in_force() -> None:
     contexts: list[object] = []
 
-    class Last:
+    class Last(VictimChoice):
         def choose(self, candidates, needy, scheduler):
             return candidates[-1]
 
@@ -138,23 +139,31 @@ def test_factories_get_the_limits_in_force() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "lacking"),
-    [("victim", r"VictimChoice: it lacks choose\(\)"), ("eviction", r"EvictionOrder: it lacks pop\(\)")],
+    [
+        ("victim", r"VictimChoice requires choose\(self, candidates: .*, scheduler: .*, /\) -> .*RequestView | None"),
+        ("eviction", r"EvictionOrder requires pop\(self\) -> .*CachedContent"),
+    ],
 )
 def test_a_part_that_lacks_members_of_its_interface_is_refused_by_name(kind: Any, lacking: str) -> None:
-    class Half:
-        lifetime = None
-        add = remove = __len__ = __iter__ = lambda *_: None
+    class HalfChoice(VictimChoice): ...
 
-    component = Component(kind=kind, name="half", factory=lambda settings, context: Half())
-    with pytest.raises(PluginError, match=f"{kind} 'half' made a Half, which is no {lacking}"):
+    class HalfOrder(EvictionOrder):
+        add = remove = __len__ = __iter__ = lambda *_: None  # type: ignore[assignment]
+
+    half: Any = HalfChoice if kind == "victim" else HalfOrder
+    component = Component(kind=kind, name="half", factory=lambda settings, context: half())
+    with pytest.raises(PluginError, match=f"{kind} 'half' cannot be built: .* class {half.__name__} .*; {lacking}"):
         parts_of(extra=component, **{kind: {"use": "half"}})
 
 
 def test_a_special_method_that_is_missing_is_noticed_too() -> None:
-    class Half:
-        lifetime = None
-        add = remove = pop = lambda *_: None
+    class Half(EvictionOrder):
+        add = remove = pop = lambda *_: None  # type: ignore[assignment]
 
-    component = Component(kind="eviction", name="half", factory=lambda settings, context: Half())
-    with pytest.raises(PluginError, match=r"it lacks __len__\(\), __iter__\(\)"):
+        def __init__(self, settings: ComponentSettings, context: EvictionContext) -> None:
+            """Takes what a factory takes: what is missing is seen before it is called."""
+
+    component = Component(kind="eviction", name="half", factory=cast(Any, Half))
+    missing = r"it lacks __len__\(self\) -> int, __iter__\(self\) -> "
+    with pytest.raises(PluginError, match=f"eviction 'half' made a Half, which is no EvictionOrder: {missing}"):
         make_core(components=[component], eviction={"use": "half"})

@@ -5,13 +5,13 @@ from concurrent.futures import Future
 from typing import Any
 
 from enginecore.core import EngineCore
-from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
+from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import Component, ComponentSettings, ExecutorContext
 from tests.core.engines import make_core
 
 
-class FacelessExecutor:
+class FacelessExecutor(Executor):
     """Steps take no time. `hits`: how many tokens of each request were in the cache whenever it was admitted."""
 
     def __init__(self, settings: ComponentSettings, context: ExecutorContext) -> None:

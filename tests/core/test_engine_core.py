@@ -3,12 +3,13 @@
 import os
 import threading
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from enginecore.clock import RealClock, VirtualClock
 from enginecore.errors import ConfigurationError, EngineDeadError, InvalidRequestError, PluginError, StepError
+from enginecore.interfaces import Scheduler
 from enginecore.kinds import SCHEDULER
 from enginecore.messages import EngineCoreRequest, FinishReason
 from enginecore.plugin import Component
@@ -273,7 +274,7 @@ class RaisingExecutor(OracleExecutor):
         raise RuntimeError("CUDA error")
 
 
-class PartialScheduler:
+class PartialScheduler(Scheduler):
     """Half a scheduler."""
 
     def add_request(self, request: Any) -> None:
@@ -301,10 +302,10 @@ def test_a_component_that_lacks_members_of_its_interface_is_refused_by_name() ->
     component = Component(
         kind="scheduler",
         name="partial",
-        factory=lambda settings, context: PartialScheduler(),
+        factory=lambda settings, context: cast(Any, PartialScheduler)(),
         capabilities=frozenset({"chunked_prefill", "prefix_caching"}),
     )
-    with pytest.raises(PluginError, match=r"no Scheduler: it lacks abort_requests\(\), .*unfinished_requests"):
+    with pytest.raises(PluginError, match=r"; Scheduler requires abort_requests\(self, .*unfinished_requests -> "):
         make_core(components=[component], scheduler={"use": "partial"})
 
 
@@ -333,7 +334,7 @@ def test_an_executor_out_of_order_needs_a_scheduler_that_knows_of_it() -> None:
     component = Component(
         kind="scheduler",
         name="plain",
-        factory=lambda settings, context: PartialScheduler(),
+        factory=lambda settings, context: cast(Any, PartialScheduler)(),
         capabilities=frozenset({"batch_queue", "chunked_prefill", "prefix_caching"}),
     )
     with pytest.raises(ConfigurationError, match="does not declare 'out_of_order'"):

@@ -3,11 +3,12 @@
 import pytest
 
 from enginecore.errors import EngineDeadError
+from enginecore.interfaces import Observer
 from enginecore.messages import FinishReason
 from tests.core.engines import make_core, request, run
 
 
-class Notes:
+class Notes(Observer):
     """Keeps what it is told."""
 
     def __init__(self):

@@ -4,20 +4,31 @@ import codecs
 from collections.abc import Sequence
 from typing import ClassVar
 
+from enginecore.interfaces import DecodeStream, Tokenizer
+
 EOS = 256
 MARK = 257
 
 
-class ByteTokenizer:
+class ByteTokenizer(Tokenizer):
     """Tokens 0 to 255 are single bytes, 256 and 257 special, those after them the byte strings in `words`."""
 
     specials: ClassVar = {EOS: "<eos>", MARK: "<mark>"}
 
     def __init__(self, words: Sequence[bytes] = ()):
         self.words = list(words)
-        self.vocab_size = 258 + len(words)
-        self.eos_token_id = EOS
-        self.special_token_ids = frozenset(self.specials)
+
+    @property
+    def vocab_size(self):
+        return 258 + len(self.words)
+
+    @property
+    def eos_token_id(self):
+        return EOS
+
+    @property
+    def special_token_ids(self):
+        return frozenset(self.specials)
 
     def token(self, word: bytes | str) -> int:
         return 258 + self.words.index(word.encode() if isinstance(word, str) else word)
@@ -47,7 +58,7 @@ class ByteTokenizer:
         return ByteStream(self, self.raw(prompt_token_ids, skip_special_tokens), skip_special_tokens)
 
 
-class ByteStream:
+class ByteStream(DecodeStream):
     """Gives text once the bytes since it last did so end at the end of a character."""
 
     def __init__(self, tokenizer, prompt, skip_special_tokens):

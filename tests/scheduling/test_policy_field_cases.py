@@ -2,6 +2,7 @@
 
 import pytest
 
+from enginecore.interfaces import VictimChoice
 from enginecore.kv_cache import KeyedOrder
 from enginecore.messages import FinishReason
 from enginecore.plugin import Component
@@ -233,7 +234,7 @@ class Small(SchedulingPolicy):
         return "too long for this engine" if request.num_prompt_tokens > 40 else None
 
 
-class Youngest:
+class Youngest(VictimChoice):
     def choose(self, candidates, needy, scheduler):
         return min(candidates, key=lambda request: request.num_output_tokens)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from enginecore.errors import InvariantError
+from enginecore.interfaces import VictimChoice
 from enginecore.scheduling import SchedulingPolicy
 from tests.scheduling.harnesses import VICTIMS, make_harness, make_request, make_victim
 
@@ -128,7 +129,7 @@ def test_a_policy_that_overrides_victim_decides_alone(victim):
     assert play(victim, Own()) == ["needy"]
 
 
-class Stranger:
+class Stranger(VictimChoice):
     def choose(self, candidates, needy, scheduler):
         return scheduler.waiting.best()
 

@@ -17,13 +17,14 @@ from enginecore import LLM, AsyncLLM, SamplingParams
 from enginecore.assembly import build_engine_core
 from enginecore.clock import RealClock
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError, ModelError
-from enginecore.interfaces import KVCacheConfig
+from enginecore.interfaces import Executor, KVCacheConfig
 from enginecore.messages import EngineCoreRequest, NewRequestData, SchedulerOutput
 from enginecore.plugin import Component
 from enginecore.settings import load_settings
 from enginecore_torch.executor import SingleExecutor
 from enginecore_torch.multiproc.executor import WORKER, MultiprocExecutor
 from enginecore_torch.settings import MultiprocExecutorSettings
+from tests.forwarding import forwarding
 from tests.torch import fake_worker
 from tests.torch.test_workers import PATIENCE, all_gone, until
 from tests.torch.tiny import GREEDY, make_context, make_hf_model
@@ -42,16 +43,14 @@ def prompts():
     return [draw(3), shared + draw(5), draw(60), shared + draw(9), draw(17), draw(40), shared + draw(2), draw(8)]
 
 
-class Shared:
+@forwarding(Executor, to="executor")
+class _Shared(Executor):
     """An executor that outlives the engines around it: loading it is what takes time in these tests."""
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
         self.deepest = 0
         self.in_flight = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.executor, name)
 
     def execute_model(self, scheduled: SchedulerOutput) -> Any:
         self.in_flight += 1
@@ -68,6 +67,9 @@ class Shared:
 
     def shutdown(self) -> None:
         """It stays."""
+
+
+Shared: Any = _Shared  # a type checker cannot see what is forwarded
 
 
 CONTEXT = {"block_size": 8, "max_num_seqs": 6, "max_num_batched_tokens": 160, "max_model_len": 160}

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from enginecore.errors import ConfigurationError, InvariantError
-from enginecore.interfaces import CachedPrefix, KVCacheStats
+from enginecore.interfaces import CachedPrefix, KVCacheManager, KVCacheStats
 from enginecore.messages import BlockIds
 from enginecore.plugin import KVCacheManagerContext
 from enginecore.request import Request
@@ -28,15 +28,15 @@ class Table:
         self.is_copy = False
 
 
-class TrieKVCacheManager:
-    """Fills `enginecore.interfaces.KVCacheManager`, with nothing of `enginecore.kv_cache`.
+class TrieKVCacheManager(KVCacheManager):
+    """A KV cache manager from scratch, with nothing of `enginecore.kv_cache`.
 
     Whoever holds a node's block holds those of all nodes above it. So below a block that nobody holds there is none
     that anybody holds, and whatever is cached can be evicted, from the leaves on.
     """
 
     def __init__(self, context: KVCacheManagerContext) -> None:
-        self.num_blocks, self.block_size = context.config.num_blocks, context.config.block_size
+        self._num_blocks, self._block_size = context.config.num_blocks, context.config.block_size
         if len(context.config.groups) != 1:
             raise ConfigurationError(f"trie keeps 1 KV cache group, got {len(context.config.groups)}")
         self._order = GreedyDual() if context.eviction is None else context.eviction  # an empty one is false
@@ -50,6 +50,14 @@ class TrieKVCacheManager:
         self._num_cached = self._num_uses = self._num_queries = self._num_hits = 0
 
     @property
+    def num_blocks(self) -> int:
+        return self._num_blocks
+
+    @property
+    def block_size(self) -> int:
+        return self._block_size
+
+    @property
     def num_free_blocks(self) -> int:
         return len(self._empty) + self._num_cached
 
@@ -58,9 +66,6 @@ class TrieKVCacheManager:
         while found and self._is_expired(found[-1]):
             found.pop()
         return CachedPrefix(([node.block_id for node in found],), len(found) * self.block_size)
-
-    def peek_cached_tokens(self, request: Request) -> int:
-        return self.get_computed_blocks(request).num_tokens
 
     def num_blocks_to_allocate(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> int:
         shared = self._shared(request, prefix)

@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from enginecore.errors import InvalidRequestError, InvariantError
-from enginecore.interfaces import CachedPrefix, Outputs
+from enginecore.interfaces import CachedPrefix, Outputs, Scheduler
 from enginecore.messages import (
     BlockIds,
     EngineCoreOutput,
     FinishReason,
-    GrammarOutput,
     ModelRunnerOutput,
     PositionLogprobs,
     SchedulerOutput,
@@ -27,8 +26,8 @@ from enginecore.request import Request, RequestStatus
 from plain_fcfs.step import Row, Step
 
 
-class PlainFcfsScheduler:
-    """Fills `enginecore.interfaces.Scheduler`."""
+class PlainFcfsScheduler(Scheduler):
+    """First come, first served, with nothing of `enginecore.scheduling`."""
 
     def __init__(self, context: SchedulerContext, reserved_blocks: int) -> None:
         self._reserved_blocks = reserved_blocks
@@ -203,15 +202,8 @@ class PlainFcfsScheduler:
         outputs, self._outputs = self._outputs, {}
         return outputs
 
-    def get_grammar_bitmask(self, scheduled: SchedulerOutput) -> GrammarOutput | None:
-        return None
-
     def has_requests(self) -> bool:
         return bool(self._requests or self._in_flight or self._outputs or not self._step.plan.is_empty)
-
-    @property
-    def wake_time(self) -> float | None:
-        return None
 
     @property
     def unfinished_requests(self) -> Collection[Request]:

@@ -15,7 +15,7 @@ def _flat(block_ids: BlockIds) -> list[int]:
     return list(chain.from_iterable(block_ids))
 
 
-class WatchedKVCacheManager:
+class WatchedKVCacheManager(KVCacheManager):
     """Fills `KVCacheManager` by another one, and keeps its own books of who holds what.
 
     Attributes:

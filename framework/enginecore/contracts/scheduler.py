@@ -23,7 +23,7 @@ from enginecore.request import Request
 NOTHING = ModelRunnerOutput(step=-1)
 
 
-class WatchedScheduler:
+class WatchedScheduler(Scheduler):
     """Fills `Scheduler` by another one, which is made with a watched KV cache manager.
 
     Args:
@@ -60,6 +60,9 @@ class WatchedScheduler:
             _broken("ids_are_unique_among_the_live", f"{request.request_id!r} is accepted twice")
         self._lives.add(request)
         self._stalled = False
+
+    def has_request(self, request_id: str) -> bool:
+        return self._scheduler.has_request(request_id)
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
         ids = list(request_ids)

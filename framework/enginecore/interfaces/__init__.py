@@ -1,4 +1,4 @@
-"""The seams: what each kind of component, and an observer, must offer."""
+"""The interfaces: a base class for each kind of component and for observers, and the views that they get."""
 
 from enginecore.interfaces.client import AsyncEngineCoreClient, EngineCoreClient
 from enginecore.interfaces.engine_core import EngineCoreApi

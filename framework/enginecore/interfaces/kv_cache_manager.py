@@ -1,7 +1,8 @@
-"""KVCacheManager: which blocks a request holds, and which of them it shares."""
+"""KVCacheManager: which blocks each request holds, and which of them it shares."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,13 +11,14 @@ from enginecore.request import Request
 
 
 class CachedPrefix(NamedTuple):
-    """The longest cached prefix of a request, at one moment.
+    """The longest cached prefix of a request at one moment.
 
-    Pins nothing: it is valid until blocks are allocated, published or freed.
+    Pins nothing: valid until blocks are allocated, published or freed.
 
     Attributes:
-        block_ids: The blocks that hold it, per KV cache group.
-        num_tokens: How many tokens they hold; less than the request's tokens, since the last one is always computed.
+        block_ids: The blocks of the prefix, per KV cache group.
+        num_tokens: Tokens in them; fewer than the request has, since its last token is always
+            computed.
     """
 
     block_ids: BlockIds
@@ -28,10 +30,10 @@ class KVCacheStats(msgspec.Struct, array_like=True):
 
     Attributes:
         num_blocks: Blocks in the pool.
-        num_free_blocks: Referenced by nobody: free for the taking, cached or not.
+        num_free_blocks: Blocks without a reference, cached or not.
         num_cached_blocks: Free blocks whose content can still be hit.
-        queries: Prompt tokens looked up, counted when the request got its blocks.
-        hits: Those found.
+        queries: Prompt tokens looked up, counted when the request gets its blocks.
+        hits: Prompt tokens found.
     """
 
     num_blocks: int
@@ -41,81 +43,102 @@ class KVCacheStats(msgspec.Struct, array_like=True):
     hits: int = 0
 
 
-class KVCacheManager(Protocol):
-    """Owns the block pool. Called by the scheduler only, on one thread.
+class KVCacheManager(ABC):
+    """Owns the block pool. Subclass it. Called by the scheduler only, on one thread.
 
-    A request holds blocks from its first successful `allocate_slots` to `free`. Cache identity is the tokens, the
-    salt and the adapter; nothing else may hit. A request with `has_ready_hashes` says itself what its blocks hold, as
-    far as its hashes go: only managers that declare "ready_hashes" get any.
+    A request holds blocks from its first successful `allocate_slots` to `free`. Cache identity is
+    the tokens, the salt and the adapter; nothing else may hit. The blocks of a request with
+    `has_ready_hashes` are known by the hashes that came with it, as far as these go: only managers
+    that declare "ready_hashes" get such requests.
+
+    Block ids come per KV cache group, one list for each entry of `KVCacheConfig.groups`, in the
+    same order.
     """
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def num_blocks(self) -> int:
         """Blocks in the pool."""
-        ...
 
     @property
+    @abstractmethod
     def block_size(self) -> int:
         """Tokens per block."""
-        ...
 
     @property
+    @abstractmethod
     def num_free_blocks(self) -> int:
-        """Blocks that nobody references; cached ones among them are evicted when taken."""
-        ...
+        """Blocks without a reference; cached ones among them are evicted when taken."""
 
+    @abstractmethod
     def get_computed_blocks(self, request: Request) -> CachedPrefix:
-        """The longest cached prefix of the request's known tokens, at most all but the last. Changes nothing."""
-        ...
+        """The longest cached prefix of the request's known tokens, at most all but the last.
+        Changes nothing.
+        """
 
     def peek_cached_tokens(self, request: Request) -> int:
-        """Length of that prefix in tokens. A hint: pins nothing, touches no order and no statistics."""
-        ...
+        """Length of that prefix in tokens. A hint: pins nothing, touches no order and no
+        statistics.
 
+        Default: `get_computed_blocks(request).num_tokens`.
+        """
+        return self.get_computed_blocks(request).num_tokens
+
+    @abstractmethod
     def num_blocks_to_allocate(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> int:
-        """Free blocks that `allocate_slots` with the same arguments would take, those that it would pin included."""
-        ...
+        """Free blocks that `allocate_slots` with the same arguments would take, those that it would
+        pin included.
+        """
 
+    @abstractmethod
     def num_freeable_blocks(self, requests: Sequence[Request], keep: CachedPrefix | None = None) -> int:
-        """Blocks that come back to the pool if all of these are freed: those that nobody else references.
+        """Blocks that return to the pool if all of `requests` are freed: those that no other
+        request references.
 
-        Blocks of `keep` do not count: somebody is about to share them.
+        Blocks of `keep` do not count: another request is about to share them.
         """
-        ...
 
+    @abstractmethod
     def allocate_slots(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> BlockIds | None:
-        """See to it that the request holds slots for its first `num_tokens` tokens: all of them or none.
+        """See to it that the request holds slots for its first `num_tokens` tokens: all of them or
+        none.
 
-        With `prefix`, which only a request without blocks may bring, its blocks are shared and stand first.
-        Returns the block ids that were added, per KV cache group (empty lists if it held enough), or None, and then
-        nothing has changed.
+        With `prefix`, which only a request without blocks may bring, its blocks are shared and
+        stand first. Returns the block ids that were added, per KV cache group (empty lists if it
+        held enough), or None, and then nothing has changed.
         """
-        ...
 
+    @abstractmethod
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
-        """Publish its full blocks among the first `num_tokens` tokens, which finished steps must have written."""
-        ...
+        """Publish the request's full blocks among its first `num_tokens` tokens, which finished
+        steps have written.
+        """
 
+    @abstractmethod
     def get_block_ids(self, request: Request) -> BlockIds:
-        """All blocks that it holds, in order of position, per KV cache group."""
-        ...
+        """All blocks that the request holds, in order of position, per KV cache group."""
 
+    @abstractmethod
     def free(self, request: Request) -> None:
-        """Give up its references, last block first. A request without blocks is left alone."""
-        ...
+        """Give up the request's references, last block first. A request without blocks is left
+        alone.
+        """
 
+    @abstractmethod
     def reset_prefix_cache(self) -> bool:
         """Forget all published blocks. False, and nothing is changed, if any block is referenced."""
-        ...
 
+    @abstractmethod
     def get_stats(self) -> KVCacheStats:
         """Gauges and counters."""
-        ...
 
+    @abstractmethod
     def check_invariants(self) -> None:
-        """Verify conservation: free + referenced = total, no count below 0, no block twice in the free list.
+        """Verify conservation: free + referenced = total, no count below 0, no block twice in the
+        free list.
 
         Raises:
             InvariantError: what does not hold, with block ids.
         """
-        ...

@@ -1,6 +1,4 @@
-"""Observers: what they are told, per step and per request, never per token."""
-
-from typing import Protocol
+"""Observer: receives a record per step and per request, never per token."""
 
 import msgspec
 
@@ -16,9 +14,9 @@ class StepRecord(msgspec.Struct, frozen=True):
         settled: Seconds on the engine's clock when its results were applied.
         num_requests: Requests in the batch.
         num_tokens: Tokens computed.
-        batches_in_flight: Batches in flight when it was submitted, itself included.
-        stats: The scheduler's gauges and counters after it.
-        scheduled: Its plan. The engine's own, to be read only.
+        batches_in_flight: Batches in flight when it was submitted, this one included.
+        stats: The scheduler's gauges and counters after the step.
+        scheduled: The step's plan, the engine's own object: read it only.
     """
 
     step: int
@@ -32,7 +30,19 @@ class StepRecord(msgspec.Struct, frozen=True):
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
-    """One ended request."""
+    """One ended request.
+
+    Attributes:
+        request_id: Id of the request.
+        finish_reason: Why the request ended.
+        arrival_time: Seconds on the engine's clock.
+        ended: Seconds on the engine's clock.
+        num_prompt_tokens: Length of the prompt.
+        num_output_tokens: Tokens sampled and accepted.
+        num_cached_tokens: Prompt tokens found in the prefix cache at the first admission.
+        num_preemptions: How often the request was preempted.
+        error: What went wrong, with reason ERROR.
+    """
 
     request_id: str
     finish_reason: FinishReason
@@ -45,13 +55,15 @@ class RequestRecord(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Observer(Protocol):
-    """Is told on the engine core's thread. What it is told of is over; it changes nothing."""
+class Observer:
+    """Receives records on the engine core's thread. Subclass it and override what you want; it
+    changes nothing.
+    """
+
+    __slots__ = ()
 
     def step_finished(self, record: StepRecord, /) -> None:
-        """A step was settled."""
-        ...
+        """A step was settled. Default: ignored."""
 
     def request_finished(self, record: RequestRecord, /) -> None:
-        """A request ended."""
-        ...
+        """A request ended. Default: ignored."""

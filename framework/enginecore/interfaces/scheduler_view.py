@@ -1,4 +1,4 @@
-"""What a scheduling policy, and whoever chooses victims for it, sees of the scheduler and its requests."""
+"""Read-only views of the scheduler and its requests, for scheduling policies and victim choices."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Protocol
@@ -8,11 +8,11 @@ Rank = Any
 
 
 class RequestView(Protocol):
-    """A request as policies see it. Read-only; counts are live."""
+    """One request. Read-only; counts are live."""
 
     @property
     def request_id(self) -> str:
-        """Its id."""
+        """Id of the request, unique among those that have not ended."""
         ...
 
     @property
@@ -22,7 +22,7 @@ class RequestView(Protocol):
 
     @property
     def arrival(self) -> float:
-        """When it arrived, in seconds on the engine's clock."""
+        """When the request arrived, in seconds on the engine's clock."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class RequestView(Protocol):
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Length of its prompt."""
+        """Length of the prompt."""
         ...
 
     @property
@@ -67,27 +67,27 @@ class RequestView(Protocol):
 
     @property
     def num_scheduled_tokens(self) -> int:
-        """Its tokens that are computed or being computed: the work that is lost if it is preempted."""
+        """Tokens computed or being computed: the work that a preemption throws away."""
         ...
 
     @property
     def num_blocks(self) -> int:
-        """KV blocks that it holds."""
+        """KV blocks that the request holds."""
         ...
 
     @property
     def num_preemptions(self) -> int:
-        """How often it lost them."""
+        """How often the request was preempted."""
         ...
 
     @property
     def rank(self) -> Rank:
-        """What `rank()` last returned for it."""
+        """What the policy's `rank` last returned for this request."""
         ...
 
     @property
     def since(self) -> float:
-        """When it entered its present state, waiting or running, in seconds on the engine's clock."""
+        """When the present state began, waiting or running, in seconds on the engine's clock."""
         ...
 
 
@@ -95,7 +95,7 @@ class WaitingView(Protocol):
     """The waiting requests, in lanes; each lane is ordered by rank, ties by arrival number."""
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of waiting requests."""
         ...
 
     def lanes(self) -> Collection[Hashable]:
@@ -107,16 +107,19 @@ class WaitingView(Protocol):
         ...
 
     def first(self, count: int, lane: Hashable = None, after: Rank = None) -> Sequence[RequestView]:
-        """The first `count` of a lane, or all if there are fewer; with `after`, of those ranked strictly after it."""
+        """The first `count` requests of a lane, or all if there are fewer.
+
+        With `after`, only requests that rank strictly after it.
+        """
         ...
 
     def best(self) -> RequestView:
-        """The best rank over all lanes. Raises KeyError if nobody waits."""
+        """The request of the best rank over all lanes. Raises KeyError if no request waits."""
         ...
 
 
 class SchedulerView(Protocol):
-    """The world of one step. One live object; costs nothing until read."""
+    """The scheduler during one step. One live object; costs nothing until read."""
 
     @property
     def step(self) -> int:
@@ -125,19 +128,19 @@ class SchedulerView(Protocol):
 
     @property
     def now(self) -> float:
-        """Seconds on the engine's clock, fixed for the step, or for the arrival between steps: the only clock that a
-        policy may read.
+        """Seconds on the engine's clock, fixed for the step, or for the arrival between steps: the
+        only clock that a policy may read.
         """
         ...
 
     @property
     def waiting(self) -> WaitingView:
-        """Who waits."""
+        """The waiting requests."""
         ...
 
     @property
     def running(self) -> Sequence[RequestView]:
-        """Who holds blocks and has tokens left to schedule, best rank first."""
+        """Requests that hold blocks and have tokens left to schedule, best rank first."""
         ...
 
     @property
@@ -172,7 +175,7 @@ class SchedulerView(Protocol):
 
     @property
     def num_free_blocks(self) -> int:
-        """KV blocks that nobody holds."""
+        """KV blocks that no request holds."""
         ...
 
     @property
@@ -181,11 +184,16 @@ class SchedulerView(Protocol):
         ...
 
     def cached_tokens(self, request: RequestView) -> int:
-        """How many of its tokens the prefix cache holds. A hint: pins nothing, touches no order, and is looked up once
-        in a step, whatever is admitted meanwhile.
+        """How many tokens of the request the prefix cache holds.
+
+        A hint: pins nothing, touches no order, and is looked up once in a step, whatever is
+        admitted meanwhile.
         """
         ...
 
     def default_victim(self, candidates: Sequence[RequestView], needy: RequestView) -> RequestView | None:
-        """Whom the victim component names among these; None if there are none. For `SchedulingPolicy.victim`."""
+        """The candidate that the victim component names; None if there are no candidates.
+
+        For `SchedulingPolicy.victim`.
+        """
         ...

@@ -1,19 +1,19 @@
 """Orders of eviction by a key."""
 
 import itertools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heappushpop
 from typing import Any
 
-from enginecore.interfaces import CachedContent
+from enginecore.interfaces import CachedContent, EvictionOrder
 
 _SLACK = 64
 
 _Entry = tuple[Any, int, CachedContent]
 
 
-class KeyedOrder(ABC):
+class KeyedOrder(EvictionOrder):
     """Smallest key first, ties by who was added first. Subclass it; only `key` is required.
 
     A heap, in which what was removed lies until it comes up or outnumbers what is held: every call takes logarithmic

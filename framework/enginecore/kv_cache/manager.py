@@ -6,7 +6,7 @@ from typing import Protocol
 
 from enginecore.clock import Clock, RealClock
 from enginecore.errors import ConfigurationError, InvariantError
-from enginecore.interfaces import CachedPrefix, EvictionOrder, KVCacheConfig, KVCacheStats
+from enginecore.interfaces import CachedPrefix, EvictionOrder, KVCacheConfig, KVCacheManager, KVCacheStats
 from enginecore.kv_cache.block_pool import BlockPool
 from enginecore.kv_cache.content import ContentIndex
 from enginecore.kv_cache.eviction import Lru
@@ -35,8 +35,8 @@ class _Table:
         self.num_published = num_published  # how many of them, from the first, are published
 
 
-class BlockPoolManager:
-    """Fills `KVCacheManager`: keeps which blocks each request holds; the pool keeps the rest.
+class BlockPoolManager(KVCacheManager):
+    """Knows which blocks each request holds; the pool knows the rest.
 
     Hits are counted once per request, when its first admission succeeds: neither a failed attempt nor a resumption
     after a preemption is a second query.

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
-from enginecore.interfaces import Outputs
-from enginecore.messages import FinishReason, GrammarOutput, ModelRunnerOutput, SchedulerOutput, SchedulerStats
+from enginecore.interfaces import Outputs, Scheduler
+from enginecore.messages import FinishReason, ModelRunnerOutput, SchedulerOutput, SchedulerStats
 from enginecore.plugin import SchedulerContext
 from enginecore.request import Request
 from enginecore.scheduling import audit
@@ -13,8 +13,8 @@ from enginecore.scheduling.policy import SchedulingPolicy
 from enginecore.scheduling.settlement import Settlement
 
 
-class ContinuousBatchingScheduler:
-    """Fills `Scheduler`: budgets, chunked prefill, prefix hits, blocks, preemption, resumption and steps in flight.
+class ContinuousBatchingScheduler(Scheduler):
+    """Budgets, chunked prefill, prefix hits, blocks, preemption, resumption and steps in flight.
 
     Who is admitted, who gives way and how a step is shared is the policy's affair.
     """
@@ -29,6 +29,9 @@ class ContinuousBatchingScheduler:
 
     def add_request(self, request: Request) -> None:
         self._lives.add(request)
+
+    def has_request(self, request_id: str) -> bool:
+        return request_id in self._lives.states
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
         for request_id in request_ids:
@@ -51,9 +54,6 @@ class ContinuousBatchingScheduler:
         if not plan.is_empty:
             lives.in_flight.append(batch)
         return plan
-
-    def get_grammar_bitmask(self, scheduled: SchedulerOutput) -> GrammarOutput | None:
-        return None
 
     def update_from_output(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Outputs:
         self._settlement.settle(scheduled, output)

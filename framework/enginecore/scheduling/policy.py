@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
-from enginecore.interfaces import Rank, RequestView, SchedulerView, WaitingView
+from enginecore.interfaces import Rank, RequestView, SchedulerView, VictimChoice, WaitingView
 
 __all__ = ["Delay", "Rank", "RequestView", "SchedulerView", "SchedulingPolicy", "Split", "WaitingView"]
 
@@ -134,7 +134,7 @@ class SchedulingPolicy(ABC):
         """It is over, for whatever reason. Exactly once for every `added`."""
 
 
-class WorstRank:
+class WorstRank(VictimChoice):
     """The request that the policy ranks worst gives way, of equals the newest. Under fcfs that is the newest of all."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from enginecore.interfaces import CachedContent
+from enginecore.interfaces import CachedContent, EvictionOrder
 from enginecore.scheduling import ContinuousBatchingScheduler
 from enginecore_conformance.chaos import Chaos
 from enginecore_conformance.checks import Violation, check
@@ -185,10 +185,8 @@ def tokens_are_right_under_chaos(bench: KVCacheBench) -> None:
         run.finish()
 
 
-class _Stack:
+class _Stack(EvictionOrder):
     """Gives up last what was added first, which no other order does."""
-
-    lifetime: float | None = None
 
     def __init__(self) -> None:
         self._held: dict[CachedContent, None] = {}

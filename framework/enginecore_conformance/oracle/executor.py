@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from enginecore.errors import EngineDeadError, InvariantError
-from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
+from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_conformance.oracle.faults import FaultInjector, OracleFault
@@ -53,7 +53,7 @@ class _Batch:
     outcome: _Outcome | None = None
 
 
-class OracleExecutor:
+class OracleExecutor(Executor):
     """Runs each step when its time has come, on the thread that waits for it, from the bytes of its plan."""
 
     def __init__(self, settings: OracleSettings, context: ExecutorContext) -> None:

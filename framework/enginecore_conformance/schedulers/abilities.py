@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from enginecore.interfaces import RequestView, SchedulerView
+from enginecore.interfaces import RequestView, SchedulerView, VictimChoice
 from enginecore_conformance.checks import Violation, check
 from enginecore_conformance.schedulers.bench import SchedulerBench
 from enginecore_conformance.schedulers.traffic import busy_moves, prompt
@@ -54,7 +54,7 @@ def batches_overlap(bench: SchedulerBench) -> None:
             )
 
 
-class _Recorder:
+class _Recorder(VictimChoice):
     """Names the request of the best rank, which nobody names by chance."""
 
     def __init__(self) -> None:

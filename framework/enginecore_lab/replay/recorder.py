@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable, Mapping
 
-from enginecore.interfaces import RequestRecord, StepRecord
+from enginecore.interfaces import Observer, RequestRecord, StepRecord
 from enginecore.messages import EngineCoreOutputs, FinishReason, SchedulerOutput
 from enginecore.request import Request
 from enginecore_lab.run import RequestRun, StepSeries
@@ -12,7 +12,7 @@ from enginecore_lab.workload import Workload
 NEVER = float("inf")
 
 
-class Recorder:
+class Recorder(Observer):
     """Observes an engine core and reads its outputs. Times in are the engine's, times out count from the start.
 
     Attributes:
@@ -42,7 +42,6 @@ class Recorder:
                     add_time[output.request_id](now)
 
     def step_finished(self, record: StepRecord, /) -> None:
-        """Fills `Observer`."""
         plan, stats, steps = record.scheduled, record.stats, self.steps
         num_prefills, num_tokens = self._prefills(plan, record.started - self._start)
         steps.step.append(record.step)
@@ -56,7 +55,6 @@ class Recorder:
         steps.num_free_blocks.append(stats.num_free_blocks)
 
     def request_finished(self, record: RequestRecord, /) -> None:
-        """Fills `Observer`."""
         run = self.requests[record.request_id]
         run.num_cached_tokens, run.num_preemptions = record.num_cached_tokens, record.num_preemptions
         self._end(run, record.ended, record.finish_reason, record.error)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from enginecore.errors import EngineCoreError, EngineDeadError
-from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
+from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_simulated import SimulatedExecutorSettings
@@ -19,8 +19,8 @@ from enginecore_simulation import Pipeline, StepTracker
 NO_LOGPROBS = "the simulated executor has no model, so it knows no log-probabilities: leave logprobs None"
 
 
-class SimulatedExecutor:
-    """Fills `Executor`. Every token that it samples is 0."""
+class SimulatedExecutor(Executor):
+    """Every token that it samples is 0."""
 
     def __init__(self, settings: SimulatedExecutorSettings, context: ExecutorContext) -> None:
         self._settings = settings

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError
-from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
+from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import ModelSource, find_model
@@ -18,7 +18,7 @@ from enginecore_torch.settings import SingleExecutorSettings
 from enginecore_torch.threads import choose_num_threads
 
 
-class SingleExecutor:
+class SingleExecutor(Executor):
     """Runs each step to its end inside `execute_model`: the future that it returns is done."""
 
     def __init__(self, settings: SingleExecutorSettings, context: ExecutorContext, source: ModelSource) -> None:

@@ -1,15 +1,17 @@
-"""DecodeStream: tokens in, whole characters out."""
+"""AutoDecodeStream: tokens in, whole characters out."""
 
 from collections.abc import Sequence
 
 from tokenizers import Tokenizer as Backend
 from tokenizers.decoders import DecodeStream as BackendStream
 
+from enginecore.interfaces import DecodeStream
+
 REPLACEMENT = "\ufffd"
 _CONTEXT = 8  # tokens
 
 
-class DecodeStream:
+class AutoDecodeStream(DecodeStream):
     """The streaming decoder of the tokenizers library, continued after a prompt.
 
     Only the prompt's end is context. What follows depends on it in two ways: the last character may still be open (at

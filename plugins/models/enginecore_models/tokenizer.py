@@ -9,17 +9,18 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from enginecore.errors import ModelError
+from enginecore.interfaces import Tokenizer
 from enginecore_models.chat_template import ChatTemplate
 from enginecore_models.conversion import ConvertedGGUF, is_gguf
-from enginecore_models.decode_stream import DecodeStream
+from enginecore_models.decode_stream import AutoDecodeStream
 from enginecore_models.location import TOKENIZER_FILES, locate
 from enginecore_models.tokenizer_config import TokenizerConfig, read_tokenizer_config
 
 TOKENIZER_FILE = "tokenizer.json"
 
 
-class AutoTokenizer:
-    """Implements `enginecore.interfaces.tokenizer.Tokenizer`.
+class AutoTokenizer(Tokenizer):
+    """The tokenizers library behind the interface of the engine.
 
     Same ids as transformers' AutoTokenizer. Texts are never "cleaned up" (spaces before punctuation stay): the text of
     a stream could not be, and both must be equal. Thread-safe: nothing is changed after construction. Only single
@@ -59,8 +60,10 @@ class AutoTokenizer:
     ) -> str:
         return self._chat_template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
 
-    def decode_stream(self, prompt_token_ids: Sequence[int] = (), *, skip_special_tokens: bool = True) -> DecodeStream:
-        return DecodeStream(self._backend, prompt_token_ids, skip_special_tokens)
+    def decode_stream(
+        self, prompt_token_ids: Sequence[int] = (), *, skip_special_tokens: bool = True
+    ) -> AutoDecodeStream:
+        return AutoDecodeStream(self._backend, prompt_token_ids, skip_special_tokens)
 
 
 def load_tokenizer(name: str) -> AutoTokenizer:

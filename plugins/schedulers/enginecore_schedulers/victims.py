@@ -16,21 +16,21 @@ _num_scheduled_tokens = attrgetter("num_scheduled_tokens")
 _num_blocks = attrgetter("num_blocks")
 
 
-class Newest:
+class Newest(VictimChoice):
     """The request that arrived last gives way, whatever its rank, so that the oldest is never interrupted."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
         return max(candidates, key=_seq)
 
 
-class LeastComputed:
+class LeastComputed(VictimChoice):
     """The request for which the fewest tokens were computed gives way; among equals, the worst rank."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
         return min(reversed(candidates), key=_num_scheduled_tokens)
 
 
-class Largest:
+class Largest(VictimChoice):
     """The request that holds the most blocks gives way, so that few have to; among equals, the worst rank."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from enginecore.errors import InvalidRequestError, InvariantError
-from enginecore.interfaces import CachedPrefix
+from enginecore.interfaces import CachedPrefix, KVCacheManager
 from enginecore.kinds import SCHEDULER
 from enginecore.messages import EngineCoreOutput, FinishReason, SchedulerOutput
 from enginecore.plugin import Component, ComponentSettings
@@ -17,6 +17,7 @@ from enginecore_conformance.chaos import Chaos
 from enginecore_schedulers.fcfs import Fcfs
 from enginecore_schedulers.priority import Priority
 from tests.conformance.mutants import SCHEDULERS
+from tests.forwarding import forwarding
 
 MUTANTS: dict[str, Component] = {}
 """By the check that catches it, and a number if there are several."""
@@ -63,7 +64,8 @@ def told_wrong(caught_by: str, policy: Any = Fcfs) -> Any:
     return made
 
 
-class Proxy:
+@forwarding(KVCacheManager, to="manager")
+class Proxy(KVCacheManager):
     def __init__(self, manager: Any) -> None:
         self.manager = manager
 
@@ -186,7 +188,7 @@ class LeaksWhatIsAborted(Careless):
 
     def abort_requests(self, request_ids: Any) -> None:
         lives: Any = self._lives
-        kv, lives.kv = lives.kv, _NeverFrees(lives.kv)
+        kv, lives.kv = lives.kv, _NeverFrees(lives.kv)  # type: ignore[abstract]
         super().abort_requests(request_ids)
         lives.kv = kv
 

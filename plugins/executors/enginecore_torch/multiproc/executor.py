@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from enginecore.errors import ConfigurationError, EngineCoreError
-from enginecore.interfaces import ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
+from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import find_model
@@ -27,7 +27,7 @@ PATIENCE = 60.0
 """Seconds that ranks wait for one another beyond the executor's own timeouts: it is the one to say what is late."""
 
 
-class MultiprocExecutor:
+class MultiprocExecutor(Executor):
     """Sends every plan to all ranks, which run it at the same time or stage after stage; one of them answers."""
 
     def __init__(self, settings: MultiprocExecutorSettings, context: ExecutorContext, *, worker: str = WORKER) -> None:

@@ -5,14 +5,17 @@ import threading
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
+from enginecore import interfaces
 from enginecore.errors import EngineDeadError
 from enginecore_conformance.oracle.executor import OracleExecutor
+from tests.forwarding import forwarding
 
 ORACLE = {"depth": 2, "feeds_tokens": True, "verify": False}
 """Its settings: what is wrong shows as a wrong token, as it would with a real model."""
 
 
-class Executor:
+@forwarding(interfaces.Executor, to="inner")
+class Executor(interfaces.Executor):
     """A mutant is one that differs somewhere.
 
     `caught_by` names the check that sees it, `oracle` are settings of the one inside, `patience` is the kit's: many a
