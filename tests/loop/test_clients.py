@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from enginecore.client.answers import dead_error
 from enginecore.client.async_process_client import AsyncProcessClient
 from enginecore.client.connection import Connection
-from enginecore.client.core_process import dead_error
 from enginecore.client.process_client import ProcessClient
 from enginecore.errors import EngineCoreError, EngineDeadError, InvalidRequestError, RemoteError, UtilityError
 from enginecore.messages import EngineCoreOutput, EngineCoreOutputs, FinishReason, LoopStats, SchedulerStats

@@ -5,9 +5,12 @@ from typing import Any
 
 from enginecore.assembly import build_engine_core
 from enginecore.client.async_process_client import AsyncProcessClient
+from enginecore.client.async_routed_client import AsyncRoutedClient
 from enginecore.client.connection import Connection
 from enginecore.client.core_process import CoreProcess
 from enginecore.client.process_client import ProcessClient
+from enginecore.client.routed_client import RoutedClient
+from enginecore.client.routing import Route
 from enginecore.clock import Clock, RealClock
 from enginecore.errors import ConfigurationError, EngineCoreError
 from enginecore.interfaces import (
@@ -19,7 +22,15 @@ from enginecore.interfaces import (
 from enginecore.plugin import Component, TransportContext
 from enginecore.settings import Loaded
 
-__all__ = ["attach_async_client", "attach_client", "make_async_client", "make_client"]
+__all__ = [
+    "AsyncRoutedClient",
+    "Route",
+    "RoutedClient",
+    "attach_async_client",
+    "attach_client",
+    "make_async_client",
+    "make_client",
+]
 
 CONNECT_TIMEOUT = 30.0
 """Seconds for an engine core that is ready to answer."""
@@ -93,7 +104,7 @@ def _start(loaded: Loaded, component: Component) -> Connection:
     _check_channels(component)
     process = CoreProcess(loaded)
     try:
-        return _connect(loaded, component, process.address, process)
+        return _connect(loaded, component, process.wait_until_ready(), process)
     except BaseException:
         process.kill()
         raise

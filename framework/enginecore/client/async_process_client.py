@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from enginecore.client.connection import Connection, renewed, value_of
+from enginecore.client.answers import renewed, value_of
+from enginecore.client.connection import Connection
 from enginecore.client.process_client import SHUT_DOWN
 from enginecore.errors import EngineDeadError
 from enginecore.interfaces import AsyncEngineCoreClient
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Bye, Shutdown, UtilityReply
+from enginecore.wire import Shutdown, UtilityReply
 
 CANNOT_BE_TOLD = (asyncio.InvalidStateError, RuntimeError)
 """Of a future: it is done, as when it was cancelled, or its event loop is closed."""
@@ -101,18 +102,9 @@ class AsyncProcessClient(AsyncEngineCoreClient):
                 return
             self._closed = True
             try:
-                self._leave()
+                self._connection.leave(self._patience)
             finally:
                 self._release()
-
-    def _leave(self) -> None:
-        process = self._connection.process
-        if process is None:
-            self._connection.say(Bye())
-            return
-        self._connection.say(Shutdown())
-        if self._connection.hear_out(process.shutdown_time if self._patience is None else self._patience):
-            process.wait()
 
     async def _readable(self) -> None:
         """Until the connection may have something."""

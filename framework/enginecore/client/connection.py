@@ -7,27 +7,26 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from enginecore.client.core_process import CoreProcess, dead_error
-from enginecore.core import utility_result_type
-from enginecore.errors import EngineCoreError, EngineDeadError, InvalidRequestError, UtilityError
+from enginecore.client.answers import dead_error, renewed
+from enginecore.client.core_process import CoreProcess
+from enginecore.errors import EngineCoreError, EngineDeadError, InvalidRequestError
 from enginecore.interfaces import Channel
-from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo, LoopStats
+from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 from enginecore.processes import milliseconds
 from enginecore.wire import (
     SCHEMA,
     AbortRequests,
     AddRequest,
+    Bye,
     ClientMessage,
     Dead,
     Hello,
     Idle,
     Rejected,
     ServerMessage,
+    Shutdown,
     StepOutputs,
     UtilityCall,
-    UtilityFailure,
     UtilityReply,
     Welcome,
     WireError,
@@ -198,7 +197,20 @@ class Connection:
             return
         self._failure = process.failure()
 
-    def hear_out(self, timeout: float) -> bool:
+    def leave(self, timeout: float | None = None) -> None:
+        """End the talk. An engine core that this front end has started is shut down, and its process awaited.
+
+        Args:
+            timeout: Seconds for the shutdown. None: as long as it may take.
+        """
+        if self.process is None:
+            self.say(Bye())
+            return
+        self.say(Shutdown())
+        if self._hear_out(self.process.shutdown_time if timeout is None else timeout):
+            self.process.wait()
+
+    def _hear_out(self, timeout: float) -> bool:
         """Whether the engine core ended within so many seconds. What it says meanwhile is kept for `take`."""
         heard: list[ServerMessage] = []
         deadline = time.monotonic() + timeout
@@ -282,30 +294,3 @@ class Connection:
             case Welcome(client_index, info):
                 return client_index, info
         raise EngineCoreError(f"the engine core answered hello by {type(message).__name__}")
-
-
-def renewed(error: EngineDeadError) -> EngineDeadError:
-    """The same error to be raised once more: one object in several tasks would collect their tracebacks."""
-    again = EngineDeadError(*error.args)
-    again.__cause__ = error.__cause__
-    return again
-
-
-def value_of(name: str, reply: UtilityReply) -> Any:
-    """What a control call returned.
-
-    Raises:
-        InvalidRequestError: the call was wrong.
-        UtilityError: it failed.
-        EngineDeadError: the engine core is dead.
-    """
-    match reply.failure:
-        case None:
-            kind = LoopStats if name == "get_loop_stats" else utility_result_type(name)
-            return msgspec.convert(reply.value, kind)
-        case UtilityFailure.INVALID:
-            raise InvalidRequestError(reply.error)
-        case UtilityFailure.FAILED:
-            raise UtilityError(reply.error, reply.traceback)
-        case UtilityFailure.DEAD:
-            raise dead_error(reply.error, "")

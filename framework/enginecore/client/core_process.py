@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from enginecore import errors
+from enginecore.client.answers import dead_error
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError, RemoteError
 from enginecore.loop.reports import Ended, NotStarted, Report, Started, report_decoder
 from enginecore.processes import ChildProcess
@@ -23,20 +24,21 @@ GRACE = 8.0
 
 
 class CoreProcess:
-    """A process that serves an engine core; started by the constructor, which returns once it is ready.
+    """A process that serves an engine core. The constructor starts it; `wait_until_ready` waits for the engine core, so
+    that several processes can load at the same time.
 
     Attributes:
-        address: Where front ends find it.
         owner_key: By which this front end shows that the process is its own.
     """
 
     def __init__(self, loaded: Loaded) -> None:
-        """Start it.
+        """Start the process.
 
         Raises:
-            EngineCoreError: it did not become ready: the error that it met, with its traceback as the cause.
+            EngineCoreError: it cannot be started; says why.
         """
         plain = loaded.to_plain()
+        self._startup_timeout = loaded.settings.startup_timeout
         self._shutdown_timeout = loaded.settings.shutdown_timeout
         self.owner_key = secrets.token_hex(16)
         self._directory = private_directory()
@@ -46,11 +48,29 @@ class CoreProcess:
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
-        try:
-            self.address = self._await_start(loaded.settings.startup_timeout)
-        except BaseException:
-            self.kill()
-            raise
+
+    def wait_until_ready(self) -> Mapping[str, Any]:
+        """The address where front ends find the engine core, once it is ready. Called once.
+
+        Raises:
+            EngineCoreError: it did not become ready: the error that it met, with its traceback as the cause. The
+                process may still run: `kill` ends it.
+        """
+        match self._report(self._startup_timeout):
+            case Started(address):
+                return address
+            case NotStarted(kind, message, traceback):
+                known = getattr(errors, kind, EngineCoreError)
+                raise known(message) from (RemoteError(traceback) if traceback else None)
+        if not self._child.has_ended:
+            raise EngineCoreError(
+                f"the engine core was not ready within startup_timeout = {self._startup_timeout:g} seconds and was "
+                "stopped; if the model needs longer, raise startup_timeout"
+            )
+        self._child.wait(GRACE)
+        raise EngineCoreError(
+            f"the engine core's process {self._child.exit_text} before it was ready; what it printed says more"
+        )
 
     @property
     def pid(self) -> int:
@@ -95,36 +115,12 @@ class CoreProcess:
         self._child.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _await_start(self, timeout: float) -> Mapping[str, Any]:
-        match self._report(timeout):
-            case Started(address):
-                return address
-            case NotStarted(kind, message, traceback):
-                known = getattr(errors, kind, EngineCoreError)
-                raise known(message) from (RemoteError(traceback) if traceback else None)
-        if not self._child.has_ended:
-            raise EngineCoreError(
-                f"the engine core was not ready within startup_timeout = {timeout:g} seconds and was stopped; "
-                "if the model needs longer, raise startup_timeout"
-            )
-        self._child.wait(GRACE)
-        raise EngineCoreError(
-            f"the engine core's process {self._child.exit_text} before it was ready; what it printed says more"
-        )
-
     def _report(self, timeout: float) -> Report | None:
         data = self._child.receive(timeout)
         try:
             return None if data is None else report_decoder.decode(data)
         except msgspec.DecodeError as error:
             raise EngineCoreError(f"the engine core's process {self.pid} reported nonsense: {error}") from error
-
-
-def dead_error(reason: str, traceback: str) -> EngineDeadError:
-    """The error for an engine core that has ended, with what it said of it as the cause."""
-    error = EngineDeadError(reason)
-    error.__cause__ = RemoteError(traceback or reason)
-    return error
 
 
 def private_directory() -> Path:

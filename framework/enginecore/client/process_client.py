@@ -3,13 +3,14 @@
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from enginecore.client.connection import Connection, value_of
+from enginecore.client.answers import value_of
+from enginecore.client.connection import Connection
 from enginecore.interfaces import EngineCoreClient
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
-from enginecore.wire import Bye, ServerMessage, Shutdown, UtilityReply
+from enginecore.wire import ServerMessage, UtilityReply
 
 SHUT_DOWN = "the engine core was shut down"
 
@@ -50,15 +51,23 @@ class ProcessClient(EngineCoreClient):
         self._connection.abort_requests(list(request_ids))
 
     def get_output(self) -> EngineCoreOutputs:
+        while (outputs := self.take_output()) is None:
+            self._connection.wait(None)
+        return outputs
+
+    def take_output(self) -> EngineCoreOutputs | None:
         while not self._due:
-            message = self._connection.take()
-            if message is not None:
+            if (message := self._connection.take()) is not None:
                 self._keep(message)
             elif self._connection.is_idle:
                 return EngineCoreOutputs(idle=True)
             else:
-                self._connection.wait(None)
+                return None
         return self._due.popleft()
+
+    @property
+    def filenos(self) -> Sequence[int]:
+        return self._connection.filenos
 
     def call_utility(self, name: str, *args: Any) -> Any:
         call_id = self._connection.call(name, list(args))
@@ -75,18 +84,9 @@ class ProcessClient(EngineCoreClient):
                 return
             self._closed = True
             try:
-                self._leave()
+                self._connection.leave()
             finally:
                 self._release()
-
-    def _leave(self) -> None:
-        process = self._connection.process
-        if process is None:
-            self._connection.say(Bye())
-            return
-        self._connection.say(Shutdown())
-        if self._connection.hear_out(process.shutdown_time):
-            process.wait()
 
     def _keep(self, message: ServerMessage) -> UtilityReply | None:
         """Keep a message for `get_output`, or return it if it is a reply."""

@@ -1,7 +1,7 @@
 """Clients: how a front end talks to an engine core, synchronously or from an asyncio event loop."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
@@ -38,6 +38,20 @@ class EngineCoreClient(ABC):
         Raises:
             EngineDeadError: the engine core has failed; `__cause__` says why.
         """
+
+    def take_output(self) -> EngineCoreOutputs | None:
+        """The next outputs, without waiting for another thread or process. None: there are none now.
+
+        As `get_output` by default, which is right for a client that computes them when it is asked.
+        """
+        return self.get_output()
+
+    @property
+    def filenos(self) -> Sequence[int]:
+        """File descriptors for select or epoll: one of them is readable when `take_output` may have something again
+        after it returned None. None by default, for a client whose `take_output` never returns None.
+        """
+        return ()
 
     @abstractmethod
     def call_utility(self, name: str, *args: Any) -> Any:

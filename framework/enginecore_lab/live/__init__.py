@@ -6,9 +6,8 @@ the other's loss. Each arm has an engine core of its own, and time decides which
 
 from enginecore_lab.live.experiment import LiveExperiment
 from enginecore_lab.live.reports import LiveReport
-from enginecore_lab.live.routed_client import RoutedClient
 from enginecore_lab.live.sequential import SequentialTest
 from enginecore_lab.live.settings import LiveSettings
 from enginecore_lab.live.switchback import Block, Switchback
 
-__all__ = ["Block", "LiveExperiment", "LiveReport", "LiveSettings", "RoutedClient", "SequentialTest", "Switchback"]
+__all__ = ["Block", "LiveExperiment", "LiveReport", "LiveSettings", "SequentialTest", "Switchback"]

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from types import TracebackType
 from typing import Any, Self
 
-from enginecore.client import make_async_client
+from enginecore.client import AsyncRoutedClient, make_async_client
 from enginecore.clock import Clock, RealClock
 from enginecore.frontend.async_engine import DEFAULTS
 from enginecore.frontend.async_llm import AsyncLLM
@@ -18,7 +18,6 @@ from enginecore.settings import load_settings
 from enginecore.settings.sources import expanded, overlay
 from enginecore_lab.live.ledger import Ledger
 from enginecore_lab.live.reports import LiveReport, State, arm_report
-from enginecore_lab.live.routed_client import RoutedClient
 from enginecore_lab.live.sequential import SequentialTest
 from enginecore_lab.live.settings import LiveSettings
 from enginecore_lab.live.switchback import Switchback
@@ -245,7 +244,7 @@ class LiveExperiment:
         self._end = (state, arm, sentence)
 
 
-class _Observed(RoutedClient):
+class _Observed(AsyncRoutedClient):
     """Tells the experiment what its clients and engine cores do."""
 
     def __init__(self, clients: Sequence[AsyncEngineCoreClient], live: LiveExperiment) -> None:

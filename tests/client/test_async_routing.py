@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from enginecore import AsyncLLM, SamplingParams
+from enginecore.client import AsyncRoutedClient
 from enginecore.errors import ConfigurationError, EngineCoreError, EngineDeadError
 from enginecore.frontend.outputs import RequestOutputKind
 from enginecore.messages import EngineCoreOutputs, SchedulerStats
-from enginecore_lab.live import RoutedClient
 from tests.frontend.scripted_async_client import ScriptedAsyncClient
 
 PARAMS = SamplingParams(detokenize=False, ignore_eos=True, max_tokens=5)
@@ -22,7 +22,7 @@ def answer_from(first):
 def make(count=2, **options):
     """Engine cores that answer with tokens 10, 11, ... and 20, 21, ..., and a client that routes by the first token."""
     clients = [ScriptedAsyncClient(answer_from(10 * (place + 1)), **options) for place in range(count)]
-    routed = RoutedClient(clients, lambda request: request.prompt_token_ids[0] % count)
+    routed = AsyncRoutedClient(clients, lambda request: request.prompt_token_ids[0] % count)
     return clients, routed, AsyncLLM.from_client(routed, no_tokenizer)
 
 
@@ -142,10 +142,10 @@ def test_shutdown_ends_all():
 
 def test_what_cannot_be_served_behind_one_front_end_is_refused():
     with pytest.raises(ConfigurationError, match="at least one engine core"):
-        RoutedClient([], lambda request: 0)
+        AsyncRoutedClient([], lambda request: 0)
     clients, routed, _ = make()
     with pytest.raises(EngineCoreError, match="no common address"):
         _ = routed.address
     clients[1].info = msgspec.structs.replace(clients[1].info, vocab_size=7)
     with pytest.raises(ConfigurationError, match="must have the same vocab_size"):
-        RoutedClient(clients, lambda request: 0)
+        AsyncRoutedClient(clients, lambda request: 0)
