@@ -1,7 +1,7 @@
-"""All that a plugin author imports: the hooks, the `Component` record, and the contexts that factories get.
+"""The interface of plugins: hooks, the records that they return, and the contexts that factories get.
 
-A plugin is a module named by an entry point in the group `enginecore.plugins.v1`. It offers components through
-one hook, so that it counts as a whole or not at all:
+A plugin is a module named by an entry point in the group `enginecore.plugins.v1`. It counts as a whole or not at all:
+all that it offers, or nothing.
 
     from enginecore.plugin import Component, hookimpl
 
@@ -12,12 +12,13 @@ one hook, so that it counts as a whole or not at all:
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pluggy
 from pydantic import BaseModel, ConfigDict
 
 from enginecore.clock import Clock
+from enginecore.errors import PluginError
 from enginecore.interfaces import (
     EngineCoreApi,
     EvictionOrder,
@@ -105,12 +106,95 @@ class HookSpecs:
         """The components that this plugin offers. Called once, right after import."""
 
     @hookspec
+    def enginecore_kinds(self) -> Iterable[KindSpec]:  # type: ignore[empty-body]
+        """Kinds of component that this plugin adds to those of the engine. Called once, right after import.
+
+        Every plugin may offer components of them, and `<table>.use` chooses one of those.
+        """
+
+    @hookspec
     def enginecore_step_finished(self, record: StepRecord) -> None:
         """A step was settled. Called on the engine core's thread; an exception is logged and changes nothing."""
 
     @hookspec
     def enginecore_request_finished(self, record: RequestRecord) -> None:
         """A request ended. Called on the engine core's thread; an exception is logged and changes nothing."""
+
+
+# -- components made of other components -------------------------------------------------------------
+
+
+class Catalog(Protocol):
+    """The active components, for a component that is made of others: an executor lists models and builds one.
+
+    Names of kinds are those of `KindSpec.name`. `enginecore.catalog.restore_catalog` makes the catalog again in a
+    worker process.
+    """
+
+    def components(self, kind: str) -> tuple[Component, ...]:
+        """All active components of a kind, in order of discovery; one name may be there twice."""
+        ...
+
+    def chosen(self, kind: str) -> str | None:
+        """The component that the settings name, in `<table>.use` or by the kind's default; None: none.
+
+        Raises:
+            ConfigurationError: the engine's settings have no table for this kind.
+        """
+        ...
+
+    def get(self, kind: str, name: str) -> Component:
+        """The component of this kind and name.
+
+        Raises:
+            PluginError: no active plugin offers it: names what is close, and which plugins are left out and why. Or
+                several do: names them.
+        """
+        ...
+
+    def build(self, kind: str, name: str, context: Any, settings: BaseModel | None = None) -> Any:
+        """Build a component, and check it against its kind's interface.
+
+        Args:
+            kind: Name of the kind.
+            name: Name of the component.
+            context: What its factory gets beside its settings: an instance of `KindSpec.context`.
+            settings: Its own settings; None: those of its table, or its defaults if its kind has no table.
+
+        Raises:
+            EngineCoreError: raised by its factory on purpose.
+            ConfigurationError: it requires settings that are not set.
+            PluginError: it cannot be had, or cannot be built, or does not fill the interface; says why.
+        """
+        ...
+
+    def to_plain(self, *kinds: str) -> dict[str, Any]:
+        """Plain JSON-able data for `restore_catalog` in another process: the components of these kinds.
+
+        Raises:
+            ConfigurationError: a component's settings hold a value that plain data cannot.
+            PluginError: a component was given as an object that another process cannot import.
+        """
+        ...
+
+
+class EmptyCatalog:
+    """A `Catalog` without components: the default of contexts that are made by hand."""
+
+    def components(self, kind: str) -> tuple[Component, ...]:
+        return ()
+
+    def chosen(self, kind: str) -> str | None:
+        return None
+
+    def get(self, kind: str, name: str) -> Component:
+        raise PluginError(f"the catalog is empty, so it has no {kind} {name!r}: give the context a catalog")
+
+    def build(self, kind: str, name: str, context: Any, settings: BaseModel | None = None) -> Any:
+        return self.get(kind, name)
+
+    def to_plain(self, *kinds: str) -> dict[str, Any]:
+        return {}
 
 
 # -- what factories get ------------------------------------------------------------------------------
@@ -130,6 +214,7 @@ class ExecutorContext:
         max_num_batched_tokens: Tokens in a step at most.
         seed: The engine's seed.
         clock: The engine's clock.
+        catalog: The active components, for an executor that is made of some.
     """
 
     model: str
@@ -141,6 +226,7 @@ class ExecutorContext:
     max_num_batched_tokens: int
     seed: int
     clock: Clock
+    catalog: Catalog = field(default_factory=EmptyCatalog)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

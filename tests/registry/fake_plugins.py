@@ -58,3 +58,51 @@ def record_of(registry, distribution):
 
 def names(registry, kind="scheduler"):
     return [component.name for component in registry.components(kind)]
+
+
+ROUTER_KIND = """
+from enginecore.plugin import KindSpec, hookimpl
+from tests.registry.routers import Router, RouterContext
+
+WORDS = dict(
+    name="router",
+    summary="Says which engine takes a request.",
+    interface=Router,
+    context=RouterContext,
+    table="router",
+    default="first",
+    capabilities={{"sticky": "Keeps the requests of one session together."}},
+)
+
+
+@hookimpl
+def enginecore_kinds():
+    return [KindSpec(**(WORDS | dict({changes})))]
+"""
+"""A plugin that declares the kind `router`; `changes` are keyword arguments over those of its row."""
+
+ROUTER = """
+from enginecore.plugin import Component, ComponentSettings, hookimpl
+from tests.registry.routers import Router
+
+
+class {name}Settings(ComponentSettings):
+    start: int = 0
+
+
+class Last(Router):
+    def __init__(self, engine):
+        self.engine = engine
+
+    def route(self, request_id):
+        return self.engine
+
+
+@hookimpl
+def enginecore_components():
+    def make(settings, context):
+        return Last(settings.start + context.num_engines - 1)
+
+    return [Component(kind="router", name="{name}", factory=make, settings={name}Settings, summary="For tests.")]
+"""
+"""A plugin that offers a component of that kind."""

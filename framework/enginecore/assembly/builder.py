@@ -9,6 +9,7 @@ from enginecore.assembly.kv_cache_sizing import Budget, size_kv_cache
 from enginecore.assembly.limits import Limits, find_limits
 from enginecore.assembly.measurement import measure_executor
 from enginecore.assembly.records import fill
+from enginecore.catalog import LoadedCatalog
 from enginecore.clock import Clock
 from enginecore.contracts import WatchedKVCacheManager, WatchedScheduler
 from enginecore.core.engine_core import EngineCore
@@ -22,7 +23,7 @@ from enginecore.plugin import (
     SchedulerContext,
     VictimContext,
 )
-from enginecore.settings import EngineSettings, Loaded
+from enginecore.settings import Loaded
 
 
 def build_engine_core(loaded: Loaded, clock: Clock) -> EngineCore:
@@ -33,7 +34,7 @@ def build_engine_core(loaded: Loaded, clock: Clock) -> EngineCore:
             left running.
     """
     chosen = choose_components(loaded)
-    executor: Executor = chosen.build("executor", _executor_context(loaded.settings, clock))
+    executor: Executor = chosen.build("executor", _executor_context(loaded, clock))
     try:
         return _build_around(executor, chosen, loaded, clock)
     except BaseException:
@@ -64,9 +65,15 @@ def _build_around(executor: Executor, chosen: ChosenComponents, loaded: Loaded, 
     )
 
 
-def _executor_context(settings: EngineSettings, clock: Clock) -> ExecutorContext:
-    asked = settings.max_model_len
-    return fill(ExecutorContext, settings, max_model_len=asked if isinstance(asked, int) else None, clock=clock)
+def _executor_context(loaded: Loaded, clock: Clock) -> ExecutorContext:
+    asked = loaded.settings.max_model_len
+    return fill(
+        ExecutorContext,
+        loaded.settings,
+        max_model_len=asked if isinstance(asked, int) else None,
+        clock=clock,
+        catalog=LoadedCatalog(loaded),
+    )
 
 
 def _build_kv_cache_manager(running: ChosenComponents, limits: Limits, clock: Clock) -> KVCacheManager:

@@ -1,9 +1,10 @@
 """Finding plugins, and deciding which of them may be imported."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, distribution, distributions
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from enginecore.errors import ConfigurationError
 from enginecore.plugin import ENTRY_POINT_GROUP, PLUGIN_API
@@ -15,8 +16,34 @@ _GROUPS = ENTRY_POINT_GROUP.removesuffix(str(PLUGIN_API))
 _ANY_VERSION = re.compile(re.escape(_GROUPS) + r"\d+")
 
 
+@dataclass(frozen=True, slots=True)
+class DiscoveryOptions:
+    """Which plugins may be imported, and what they may not claim.
+
+    Attributes:
+        allow: Entry points or distributions; only these. None: all.
+        block: Entry points or distributions; not these.
+        reserved: Names that no settings table of a plugin's kind may have.
+    """
+
+    allow: tuple[str, ...] | None = None
+    block: tuple[str, ...] = ()
+    reserved: frozenset[str] = frozenset()
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain JSON-able data, which `from_plain` reads."""
+        allow = None if self.allow is None else list(self.allow)
+        return {"allow": allow, "block": list(self.block), "reserved": sorted(self.reserved)}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "DiscoveryOptions":
+        """The options on which `to_plain` was called."""
+        allow = None if plain["allow"] is None else tuple(plain["allow"])
+        return cls(allow, tuple(plain["block"]), frozenset(plain["reserved"]))
+
+
 class Candidate(NamedTuple):
-    """An entry point that nobody has imported yet."""
+    """An entry point before it is imported."""
 
     entry_point: EntryPoint
     distribution: str
@@ -37,8 +64,8 @@ class Candidate(NamedTuple):
         own = {_normalised(self.entry_point.name), _normalised(self.distribution)}
         return any(_normalised(name) in own for name in names)
 
-    def record(self, status: Status, reason: str = "", traceback: str = "") -> PluginRecord:
-        """Its record, without components."""
+    def record(self, status: Status, reason: str = "", **more: Any) -> PluginRecord:
+        """The plugin's record; `more` are further attributes of it."""
         return PluginRecord(
             entry_point=self.entry_point.name,
             module=self.entry_point.value,
@@ -46,7 +73,7 @@ class Candidate(NamedTuple):
             version=self.version,
             status=status,
             reason=reason,
-            traceback=traceback,
+            **more,
         )
 
 
@@ -101,11 +128,11 @@ def _unreadable(installed: Distribution, error: Exception) -> PluginRecord:
     )
 
 
-def refusal(candidate: Candidate, allow: Sequence[str] | None, block: Sequence[str]) -> PluginRecord | None:
+def refusal(candidate: Candidate, options: DiscoveryOptions) -> PluginRecord | None:
     """The record of a plugin that must not be imported; None if it may."""
-    if candidate.matches(block):
+    if candidate.matches(options.block):
         return candidate.record("blocked", "plugins.block names it")
-    if allow is not None and not candidate.matches(allow):
+    if options.allow is not None and not candidate.matches(options.allow):
         return candidate.record("blocked", "plugins.allow does not name it")
     if candidate.entry_point.group != ENTRY_POINT_GROUP:
         needed = candidate.entry_point.group.removeprefix(_GROUPS)

@@ -1,13 +1,14 @@
-"""What an error says to somebody who asked for a component that he cannot have."""
+"""Error texts for components and kinds that cannot be had."""
 
 from collections.abc import Sequence
 
+from enginecore.registry.component_rules import UnknownKindError
 from enginecore.registry.record import PluginRecord
 from enginecore.registry.spelling import closest
 
 
 def explain_absence(kind: str, name: str, plugins: Sequence[PluginRecord]) -> str:
-    """Nobody offers it: what is offered, what is spelt alike, and what is left out, with the likeliest traceback."""
+    """Text for a component that no active plugin offers: what is offered or spelt alike, and what is left out."""
     active = [record for record in plugins if record.status == "active"]
     offered = sorted({c.name for record in active for c in record.components if c.kind == kind})
     lines = [f"no active plugin offers {kind} {name!r}{closest(name, offered)}"]
@@ -21,7 +22,7 @@ def explain_absence(kind: str, name: str, plugins: Sequence[PluginRecord]) -> st
 
 
 def _is_suspect(record: PluginRecord, name: str, left_out: Sequence[PluginRecord]) -> bool:
-    """What a failed plugin would have offered is not known; its names hint at it."""
+    """Whether a failed plugin may have offered the component: its names hint at that."""
     only_failed = [other for other in left_out if other.status == "failed"] == [record]
     names = _folded(f"{record.entry_point} {record.module} {record.distribution}")
     return only_failed or _folded(name) in names
@@ -31,7 +32,18 @@ def _folded(text: str) -> str:
     return text.lower().replace("_", "-")
 
 
+def explain_unknown_kind(error: UnknownKindError, left_out: Sequence[PluginRecord]) -> str:
+    """The error, and the plugins that would bring the kind, or may, if they were not left out."""
+    bringing = [record for record in left_out if any(kind.name == error.kind for kind in record.kinds)]
+    suspects = bringing or [record for record in left_out if record.status == "failed" and not record.kinds]
+    if not suspects:
+        return str(error)
+    would = "would bring it" if bringing else "may bring it"
+    shown = "; ".join(f"{record.origin}, which is {record.status}: {record.reason}" for record in suspects)
+    return f"{error}; {would}: {shown}"
+
+
 def explain_duplicates(kind: str, name: str, records: Sequence[PluginRecord]) -> str:
-    """Several offer it: who, and how to choose."""
+    """Text for a component that several plugins offer: which, and how to choose."""
     origins = " and ".join(record.origin for record in records)
     return f"{kind} {name!r} is offered by {origins}; leave one out with plugins.block, or uninstall it"

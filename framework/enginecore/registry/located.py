@@ -1,4 +1,4 @@
-"""Components that are given as objects, and where another process finds them."""
+"""Components given as objects, and the names by which another process imports them."""
 
 import sys
 from dataclasses import dataclass
@@ -39,8 +39,10 @@ def locate(component: Component | str) -> Located:
     Raises:
         PluginError: neither a Component nor the name of one.
     """
-    if not isinstance(component, str):
+    if isinstance(component, Component):
         return Located(component)
+    if not isinstance(component, str):
+        raise PluginError(f"components must be Components or texts 'module:NAME'; one of them is {component!r}")
     module_name, _, attribute = component.partition(":")
     try:
         found: Any = getattr(import_module(module_name), attribute)

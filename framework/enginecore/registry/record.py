@@ -1,9 +1,9 @@
-"""What is known of one plugin, loaded or not."""
+"""The record of one plugin, loaded or not."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from enginecore.plugin import Component
+from enginecore.plugin import Component, KindSpec
 
 Status = Literal["active", "blocked", "failed"]
 
@@ -20,7 +20,9 @@ class PluginRecord:
         status: "active"; "blocked" (left out on purpose); "failed" (left out because it is broken).
         reason: Why it is not active, in a sentence.
         traceback: Of the exception that it raised, if one is the reason.
-        components: All that it offers if active. A blocked transport plugin lists what it would offer.
+        components: All that it offers if active. A plugin that is blocked because it opens a network surface lists
+            what it would offer.
+        kinds: Kinds that it declares, as far as they were found out. They count only if it is active.
     """
 
     entry_point: str
@@ -31,6 +33,7 @@ class PluginRecord:
     reason: str = ""
     traceback: str = ""
     components: tuple[Component, ...] = ()
+    kinds: tuple[KindSpec, ...] = ()
 
     @property
     def origin(self) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from enginecore.errors import ConfigurationError
 from enginecore.plugin import Component
 from enginecore.registry import Registry
 from enginecore.registry.spelling import closest
-from enginecore.settings.model import ComponentTable, EngineSettings, PluginSettings, settings_model
+from enginecore.settings.model import RESERVED_TABLES, ComponentTable, EngineSettings, PluginSettings, settings_model
 from enginecore.settings.problems import configuration_error, explain_unknown, problems_of, problems_of_choice
 from enginecore.settings.sentences import Problem
 from enginecore.settings.sources import (
@@ -56,20 +56,25 @@ class Loaded:
         choice = self.settings.component(kind)
         return self.registry.build(self.registry.get(kind, choice.name), choice.settings, context)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self, kinds: Collection[str] | None = None) -> dict[str, Any]:
         """Plain JSON-able data, from which `restore_settings` makes this again in another process.
+
+        Args:
+            kinds: Only the tables and the components of these kinds; all else is as by default there. None: all.
 
         Raises:
             PluginError: a component given as an object cannot be imported there.
             ConfigurationError: a plugin's settings hold a value that plain data cannot.
         """
-        plain = self.settings.model_dump(mode="json")
-        if settings_model(self.registry).model_validate(plain).model_dump() != self.settings.model_dump():
+        keys = None if kinds is None else {self.registry.kind(kind).table or "" for kind in kinds}
+        plain = self.settings.model_dump(mode="json", include=keys)
+        restored = settings_model(self.registry).model_validate(plain)
+        if restored.model_dump(include=keys) != self.settings.model_dump(include=keys):
             raise ConfigurationError(
                 "the settings of a component do not survive as plain data, so they cannot be sent to another process; "
                 "its settings model must use types that pydantic can write as JSON and read again"
             )
-        return {"settings": plain, "registry": self.registry.spec(), "sources": dict(self.sources)}
+        return {"settings": plain, "registry": self.registry.spec(kinds), "sources": dict(self.sources)}
 
 
 def restore_settings(plain: Mapping[str, Any]) -> Loaded:
@@ -143,7 +148,7 @@ def _check_top_level(sources: "_Sources", registry: Registry) -> None:
 
 def _discover(sources: "_Sources") -> Registry:
     plugins = _read_plugins(sources.layers(EngineSettings))
-    return Registry.discover(plugins.allow, plugins.block)
+    return Registry.discover(plugins.allow, plugins.block, RESERVED_TABLES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from enginecore.errors import ConfigurationError
 from enginecore.plugin import Component, KindSpec
 from enginecore.registry import Registry
-from enginecore.registry.validation import has_defaults
+from enginecore.registry.component_rules import has_defaults
 from enginecore.settings.values import KVCacheMemory, MaxModelLen
 
 
@@ -193,6 +193,10 @@ class EngineSettings(BaseSettings):
         raise ConfigurationError(
             f"these settings hold no table for {kind}: no plugin that brings it was loaded with them"
         )
+
+
+RESERVED_TABLES = frozenset({*dir(EngineSettings), *EngineSettings.model_fields, *PluginSettings.model_fields})
+"""Names that the table of a plugin's kind cannot have: settings, and keys that are likely to be meant for `plugins`."""
 
 
 def _switches(raw: Any, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

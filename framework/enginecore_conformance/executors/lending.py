@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import psutil
 
+from enginecore.catalog import LoadedCatalog
 from enginecore.clock import Clock, RealClock, VirtualClock
 from enginecore.errors import ConfigurationError
 from enginecore.interfaces import Executor, KVCacheConfig
@@ -182,6 +183,7 @@ class Lender:
             max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
             seed=settings.seed,
             clock=VirtualClock() if self._options.virtual else RealClock(),
+            catalog=LoadedCatalog(self._subject.loaded),
         )
 
 

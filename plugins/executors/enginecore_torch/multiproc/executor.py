@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 WORKER = "enginecore_torch.multiproc.worker:main"
 PATIENCE = 60.0
 """Seconds that ranks wait for one another beyond the executor's own timeouts: it is the one to say what is late."""
+LOCAL = frozenset({"catalog", "clock"})
+"""Of the context, what is of no use in another process."""
 
 
 class MultiprocExecutor(Executor):
@@ -51,7 +53,7 @@ class MultiprocExecutor(Executor):
         payload = {
             "path": str(source.path),
             "settings": settings.model_dump(mode="json"),
-            "context": {f.name: getattr(context, f.name) for f in fields(context) if f.name != "clock"},
+            "context": {f.name: getattr(context, f.name) for f in fields(context) if f.name not in LOCAL},
             "num_threads": threads,
             "patience": max(settings.startup_timeout, settings.execute_timeout) + PATIENCE,
         }
