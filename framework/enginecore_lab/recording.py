@@ -86,6 +86,18 @@ class RecordingExecutor(Executor):
     def initialize_from_config(self, config: KVCacheConfig) -> None:
         self._executor.initialize_from_config(config)
 
+    def take_draft_token_ids(self) -> Mapping[str, Sequence[int]]:
+        return self._executor.take_draft_token_ids()
+
+    def add_adapter(self, name: str, path: str) -> None:
+        self._executor.add_adapter(name, path)
+
+    def remove_adapter(self, name: str) -> None:
+        self._executor.remove_adapter(name)
+
+    def list_adapters(self) -> list[str]:
+        return self._executor.list_adapters()
+
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
         return self._executor.collective_rpc(method, *args, timeout=timeout)
 

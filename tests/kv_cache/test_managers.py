@@ -61,6 +61,18 @@ def test_slots_are_added_when_the_blocks_held_do_not_suffice(make_manager):
     assert manager.num_freeable_blocks([request]) == 3
 
 
+def test_slots_may_be_asked_for_beyond_the_tokens_that_are_known(make_manager):
+    """A token that the executor feeds, and drafts, are written before anybody knows whether they are right."""
+    manager, request = make_manager(4), make_request(range(7))
+    assert manager.allocate_slots(request, request.num_tokens + 5) == ([0, 1, 2],)
+    manager.cache_blocks(request, request.num_tokens)
+    manager.check_invariants()
+    other = make_request(range(12))
+    assert manager.get_computed_blocks(other).num_tokens == 4
+    manager.free(request)
+    assert manager.num_free_blocks == 4
+
+
 def test_all_slots_or_none(make_manager):
     manager, request = make_manager(3), make_request(range(20))
     assert manager.allocate_slots(request, 13) is None

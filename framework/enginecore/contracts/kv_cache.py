@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from enginecore.contracts.broken import BrokenRule
-from enginecore.interfaces import CachedPrefix, KVCacheManager, KVCacheStats
+from enginecore.interfaces import CachedPrefix, KVCacheManager, KVCacheStats, PublishedBlocks
 from enginecore.messages import BlockIds
 from enginecore.request import Request
 
@@ -170,6 +170,20 @@ class WatchedKVCacheManager(KVCacheManager):
         if any(self._manager.get_block_ids(request)):
             _manager_breaks("freed_blocks_come_back", f"after {name} it holds {self._manager.get_block_ids(request)}")
         self._check_free("freed_blocks_come_back", name)
+
+    # Not judged: the books above know of no blocks without a request.
+
+    def set_aside(self, request: Request, first_block: int, num_blocks: int) -> list[int]:
+        return self._manager.set_aside(request, first_block, num_blocks)
+
+    def give_back(self, block_ids: Sequence[int]) -> None:
+        self._manager.give_back(block_ids)
+
+    def take_published(self) -> list[PublishedBlocks]:
+        return self._manager.take_published()
+
+    def take_evicted(self) -> list[int]:
+        return self._manager.take_evicted()
 
     def reset_prefix_cache(self) -> bool:
         done = self._manager.reset_prefix_cache()

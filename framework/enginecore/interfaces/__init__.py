@@ -4,11 +4,11 @@ from enginecore.interfaces.client import AsyncEngineCoreClient, EngineCoreClient
 from enginecore.interfaces.engine_core import EngineCoreApi
 from enginecore.interfaces.eviction import CachedContent, EvictionOrder
 from enginecore.interfaces.executor import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
-from enginecore.interfaces.kv_cache_manager import CachedPrefix, KVCacheManager, KVCacheStats
+from enginecore.interfaces.kv_cache_manager import CachedPrefix, KVCacheManager, KVCacheStats, PublishedBlocks
 from enginecore.interfaces.observer import Observer, RequestRecord, StepRecord
 from enginecore.interfaces.scheduler import Outputs, Scheduler
 from enginecore.interfaces.scheduler_view import Rank, RequestView, SchedulerView, WaitingView
-from enginecore.interfaces.tokenizer import DecodeStream, Tokenizer
+from enginecore.interfaces.tokenizer import DecodeStream, Tokenizer, Vocabulary
 from enginecore.interfaces.transport import Channel, ServerChannel, Transport
 from enginecore.interfaces.victim import VictimChoice
 from enginecore.wire import Frame
@@ -32,6 +32,7 @@ __all__ = [
     "ModelInfo",
     "Observer",
     "Outputs",
+    "PublishedBlocks",
     "Rank",
     "RequestRecord",
     "RequestView",
@@ -42,5 +43,6 @@ __all__ = [
     "Tokenizer",
     "Transport",
     "VictimChoice",
+    "Vocabulary",
     "WaitingView",
 ]

@@ -1,12 +1,12 @@
 """Executor: runs the model. What it declares about itself, and how its KV cache is sized."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from enginecore.errors import ConfigurationError, EngineCoreError
+from enginecore.errors import ConfigurationError, EngineCoreError, UtilityError
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 
 
@@ -158,8 +158,10 @@ class Executor(ABC):
         """
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
-        """Sample the step that `execute_model` answered with None, and return at once. Called once
-        for each such step, in order of `SchedulerOutput.step`, after every older step was settled.
+        """Sample the step that `execute_model` answered with None, and return at once.
+
+        Called once for each such step, in order of `SchedulerOutput.step`, after every older step
+        was settled. Default: an error, for executors that never answer None.
 
         With `feeds_tokens`, it is called before the next `execute_model`, whose forward pass needs
         the tokens. Without, later steps may have been submitted: they compute other requests. They
@@ -167,8 +169,6 @@ class Executor(ABC):
         whatever sampling needs (hidden states or logits, each request's parameters and counts) is
         kept from the forward pass on, for at most `max_concurrent_batches` steps; a request that is
         gone meanwhile is sampled all the same, and its token is kept or dropped by the scheduler.
-
-        Default: an error, for executors that never answer None.
 
         Args:
             step: Of the plan.
@@ -186,6 +186,41 @@ class Executor(ABC):
             f"{type(self).__name__} cannot sample step {step}: an executor whose execute_model answers None must "
             "override sample_tokens"
         )
+
+    def take_draft_token_ids(self) -> Mapping[str, Sequence[int]]:
+        """Foreseen (speculative decoding): draft tokens that were proposed since the last call.
+
+        By request id, in order of position, each once. Default: none.
+        """
+        return {}
+
+    # -- adapters --------------------------------------------------------------------------------------------------
+
+    def add_adapter(self, name: str, path: str) -> None:
+        """Foreseen (LoRA): load an adapter, which requests may name from now on. Default: refused.
+
+        Args:
+            name: What requests call it; one that is loaded already is replaced.
+            path: Folder with its files, or an id on the hub.
+
+        Raises:
+            UtilityError: it cannot be loaded, or the executor has no adapters; says why.
+        """
+        raise UtilityError(f"{type(self).__name__} has no adapters: {name!r} cannot be added")
+
+    def remove_adapter(self, name: str) -> None:
+        """Foreseen (LoRA): forget an adapter that no unfinished request names. Default: refused.
+
+        Raises:
+            UtilityError: no such adapter, or the executor has none; says which there are.
+        """
+        raise UtilityError(f"{type(self).__name__} has no adapters: {name!r} cannot be removed")
+
+    def list_adapters(self) -> list[str]:
+        """Names of the adapters that were added, sorted. Default: none."""
+        return []
+
+    # -- workers ---------------------------------------------------------------------------------------------------
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
         """Call a method of every worker and return one result per rank, in order of rank.

@@ -25,6 +25,20 @@ class CachedPrefix(NamedTuple):
     num_tokens: int
 
 
+class PublishedBlocks(NamedTuple):
+    """Blocks of a request whose content became known to the prefix cache.
+
+    Attributes:
+        request: The request that published them.
+        first_block: Position of the first of them in the request's table.
+        block_ids: The blocks in order of position, per KV cache group.
+    """
+
+    request: Request
+    first_block: int
+    block_ids: BlockIds
+
+
 class KVCacheStats(msgspec.Struct, array_like=True):
     """Gauges of now and counters since start.
 
@@ -102,12 +116,18 @@ class KVCacheManager(ABC):
 
     @abstractmethod
     def allocate_slots(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> BlockIds | None:
-        """See to it that the request holds slots for its first `num_tokens` tokens: all of them or
-        none.
+        """See to it that the request holds slots for its first `num_tokens` tokens, all or none.
+
+        `num_tokens` counts slots from the first token on, not tokens that are known: it exceeds
+        `request.num_tokens` where a step computes a token that the executor feeds by itself, and
+        by the number of draft tokens where drafts need slots ahead.
 
         With `prefix`, which only a request without blocks may bring, its blocks are shared and
-        stand first. Returns the block ids that were added, per KV cache group (empty lists if it
-        held enough), or None, and then nothing has changed.
+        stand first.
+
+        Returns:
+            The block ids that were added, per KV cache group (empty lists if it held enough); None
+            if there are too few free blocks, and then nothing has changed.
         """
 
     @abstractmethod
@@ -126,9 +146,55 @@ class KVCacheManager(ABC):
         alone.
         """
 
+    def set_aside(self, request: Request, first_block: int, num_blocks: int) -> list[int]:
+        """Foreseen (KV connector): take blocks from a request without giving them to the pool.
+
+        For blocks that a transfer may still write to: they count as referenced, by no request,
+        until `give_back`. The request keeps the blocks before `first_block`.
+
+        Args:
+            request: Holds the blocks.
+            first_block: Position of the first of them in the request's table.
+            num_blocks: How many, to the end of the table.
+
+        Returns:
+            Their ids, of all KV cache groups.
+
+        Raises:
+            NotImplementedError: the default.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot set blocks aside")
+
+    def give_back(self, block_ids: Sequence[int]) -> None:
+        """Foreseen (KV connector): give blocks that were set aside to the pool, without content.
+
+        Raises:
+            NotImplementedError: the default.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has set no blocks aside: {list(block_ids)}")
+
+    def take_published(self) -> list[PublishedBlocks]:
+        """Foreseen (KV connector): blocks that were published since the last call, in order.
+
+        Raises:
+            NotImplementedError: the default.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not record which blocks it publishes")
+
+    def take_evicted(self) -> list[int]:
+        """Foreseen (KV connector): blocks that lost cached content since the last call, in order.
+
+        Raises:
+            NotImplementedError: the default.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not record which blocks it evicts")
+
     @abstractmethod
     def reset_prefix_cache(self) -> bool:
-        """Forget all published blocks. False, and nothing is changed, if any block is referenced."""
+        """Forget all published blocks; whether it was done.
+
+        False, and nothing is changed, if any block is referenced.
+        """
 
     @abstractmethod
     def get_stats(self) -> KVCacheStats:

@@ -1,10 +1,29 @@
 """Tokenizer: text to token ids and back, also token by token."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from enginecore.errors import InvalidRequestError
+from enginecore.errors import ConfigurationError, InvalidRequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """All tokens as bytes.
+
+    Attributes:
+        tokens: Bytes of each id, byte-level and byte-fallback spellings undone; b"" for ids without
+            a token. Its length is the size that was asked for.
+        special_ids: Ids that stand for no text; `tokens` has their names.
+        end_ids: Ids that end a text.
+        encode: Text to ids, without special tokens. Thread-safe.
+    """
+
+    tokens: tuple[bytes, ...]
+    special_ids: frozenset[int]
+    end_ids: frozenset[int]
+    encode: Callable[[str], list[int]]
 
 
 class DecodeStream(ABC):
@@ -58,6 +77,20 @@ class Tokenizer(ABC):
         """
         raise InvalidRequestError(
             f"{type(self).__name__} has no chat template: pass the prompt as text or as token ids"
+        )
+
+    def vocabulary(self, size: int) -> Vocabulary:
+        """Foreseen (structured output): what each token id below `size` stands for.
+
+        Args:
+            size: Ids that the model scores (`ModelInfo.vocab_size`): shorter vocabularies are
+                padded with b"", longer ones cut.
+
+        Raises:
+            ConfigurationError: the tokenizer cannot say what its tokens are: the default.
+        """
+        raise ConfigurationError(
+            f"{type(self).__name__} cannot say what its tokens are: it does not override `vocabulary`"
         )
 
     @abstractmethod
