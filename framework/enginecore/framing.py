@@ -1,4 +1,5 @@
-"""Length-framed messages: whole messages over a stream of bytes, such as a pipe or a connected socket.
+"""Length-framed messages: whole messages over a stream of bytes, such as a pipe or a connected
+socket.
 
 A message is written as its length, four bytes in network order, and its bytes.
 """
@@ -32,20 +33,22 @@ def framed(data: bytes) -> bytes:
 class FrameReader:
     """Reads framed messages from a stream, however the stream cuts them.
 
-    `receive` waits if `read` waits, and returns None at once if `read` raises BlockingIOError instead.
+    `receive` waits if `read` waits, and returns None at once if `read` raises BlockingIOError
+    instead.
 
     Attributes:
-        has_ended: Whether the end of the stream has been read. Whole messages that came before it can still be
-            received; part of one is lost.
+        has_ended: Whether the end of the stream has been read. Whole messages that came before it
+            can still be received; part of one is lost.
     """
 
     def __init__(self, read: Callable[[int], bytes], limit: int = LONGEST_FRAME) -> None:
         """A reader at the start of a message.
 
         Args:
-            read: Reads up to so many bytes, as `socket.recv` does; no bytes, or an OSError: the stream has ended.
-            limit: Bytes of a message at most. A longer one is refused when its length is read, so that no memory is
-                spent on a length that is not one.
+            read: Reads up to so many bytes, as `socket.recv` does; no bytes, or an OSError: the
+                stream has ended.
+            limit: Bytes of a message at most. A longer one is refused when its length is read, so
+                that no memory is spent on a length that is not one.
         """
         self.has_ended = False
         self._read = read

@@ -1,7 +1,9 @@
-"""Child processes: a fresh interpreter that runs one function, says how it goes, and never outlives its parent.
+"""Child processes: a fresh interpreter that runs one function, reports to its parent, and never
+outlives it.
 
-Not `multiprocessing`: the child does not import the parent's main script again, so an engine starts from a script
-without a main guard, from a notebook and from standard input alike; and nothing between the two is pickled.
+Not `multiprocessing`: the child does not import the parent's main script again, so an engine starts
+from a script without a main guard, from a notebook and from standard input alike; and nothing
+between the two is pickled.
 """
 
 import fcntl
@@ -39,7 +41,9 @@ def milliseconds(seconds: float) -> float:
 
 
 class ChildProcess:
-    """A running child, as its parent sees it. Used by one thread at a time, while another may `wait`."""
+    """A running child, as its parent sees it. Used by one thread at a time, while another may
+    `wait`.
+    """
 
     def __init__(self, target: str, payload: Mapping[str, Any], *, title: str, fds: Sequence[int] = ()) -> None:
         """Start it.
@@ -58,7 +62,8 @@ class ChildProcess:
             job = {"path": path, "target": target, "payload": payload, "reports": child_end, "parent": os.getpid()}
             text = json.dumps(job).encode()
             # -P: nothing of the working directory is imported before the path is the parent's
-            # a session of its own: Ctrl-C in the terminal is for the parent, which says what becomes of the child
+            # a session of its own: Ctrl-C in the terminal is for the parent, which decides what
+            # becomes of the child
             self._popen = subprocess.Popen(
                 [sys.executable, *_isolation(), "-P", "-X", "faulthandler", "-c", _BOOTSTRAP, title],
                 stdin=subprocess.PIPE,
@@ -135,7 +140,9 @@ class ChildProcess:
         return True
 
     def kill(self) -> None:
-        """End it and its own children now, if need be, and let go of it. May be called more than once."""
+        """End it and its own children now, if need be, and let go of it. May be called more than
+        once.
+        """
         if self._exit_code() is None:
             self._kill_group()
             self._popen.wait()
@@ -145,10 +152,12 @@ class ChildProcess:
             self._reader.close()
 
     def _exit_code(self) -> int | None:
-        """None while it runs. Of one that has ended, what is left of its process group is ended too."""
+        """None while it runs. Of one that has ended, what is left of its process group is ended
+        too.
+        """
         with self._reaping:
             if self._popen.returncode is None:
-                with suppress(ChildProcessError):  # somebody else has reaped it
+                with suppress(ChildProcessError):  # it was reaped elsewhere
                     if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                         self._kill_group()  # until it is reaped, no other group has its number
             return self._popen.poll()
@@ -174,7 +183,7 @@ class Parent:
         self._lock = threading.Lock()
 
     def report(self, data: bytes) -> None:
-        """Tell the parent. A parent that is gone is told nothing."""
+        """Send a report to the parent; if the parent is gone, nothing happens."""
         with self._lock, suppress(BrokenPipeError):
             view = memoryview(framed(data))
             while view:
@@ -186,10 +195,12 @@ class Parent:
         return os.getppid() != self._pid
 
     def watch(self, when_gone: Callable[[], None]) -> None:
-        """Call `when_gone` on a thread of its own once the parent has ended, or has become another program."""
+        """Call `when_gone` on a thread of its own once the parent has ended, or has become another
+        program.
+        """
 
         def wait() -> None:
-            unread = select.poll()  # nobody is at the other end of the pipe any more: only errors are told
+            unread = select.poll()  # the pipe's other end is never written: only errors are reported
             unread.register(self._reports, 0)
             while not (unread.poll(WATCH_INTERVAL * 1000) or self.is_gone):
                 pass
@@ -199,7 +210,9 @@ class Parent:
 
 
 def _isolation() -> list[str]:
-    """Options by which the child's interpreter starts as untouched by its environment as this one did."""
+    """Options by which the child's interpreter starts as untouched by its environment as this one
+    did.
+    """
     options = {"-I": sys.flags.isolated, "-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
     return [option for option, is_set in options.items() if is_set]
 
@@ -218,7 +231,9 @@ def run_child(job: Mapping[str, Any]) -> None:
 
 
 def _close_in_forked_children(reports: int) -> None:
-    """A process that this one forks must not keep the pipe open: its end is how the parent sees ours."""
+    """A process that this one forks must not keep the pipe open: its end is how the parent sees
+    ours.
+    """
     held = [reports]
 
     def close() -> None:
@@ -242,7 +257,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _standard_error() -> int:
-    """What the child prints must not mix with the parent's output, which may be read by a program."""
+    """Where the child prints: not to the parent's output, which a program may read."""
     try:
         os.fstat(2)
     except OSError:

@@ -1,7 +1,8 @@
-"""Messages between a front end and an engine core in another process, and how they are written as bytes.
+"""Messages between a front end and an engine core in another process, and how they are written as
+bytes.
 
-One msgspec struct per kind of message, told apart by an integer tag; each is written as one frame. Nothing is pickled:
-what has no plain form is refused by the sender.
+One msgspec struct per kind of message, told apart by an integer tag; each is written as one frame.
+Nothing is pickled: what has no plain form is refused by the sender.
 """
 
 import enum
@@ -35,15 +36,15 @@ class WireError(EngineCoreError):
         self.call_id = call_id
 
 
-# -- front end -> engine core --------------------------------------------------------------------------
+# -- front end -> engine core ----------------------------------------------------------------------
 
 
 class Hello(messages.Message, tag=1):
     """A front end's first message.
 
     Attributes:
-        schema: Its `SCHEMA`.
-        key: Known to the front end that started the engine core, which alone may end it.
+        schema: The front end's `SCHEMA`.
+        key: A secret of the front end that started the engine core, which alone may shut it down.
     """
 
     schema: str
@@ -51,7 +52,7 @@ class Hello(messages.Message, tag=1):
 
 
 class AddRequest(messages.Message, tag=2):
-    """A request. The engine core stamps it with the client that sent it."""
+    """Add a request. The engine core sets its `client_index`."""
 
     request: messages.EngineCoreRequest
 
@@ -75,10 +76,10 @@ class Bye(messages.Message, tag=5):
 
 
 class Shutdown(messages.Message, tag=6):
-    """Shut down; what was sent before is still taken in. From the front end that started the engine core."""
+    """Shut down, after what was sent before. For the front end that started the engine core."""
 
 
-# -- engine core -> front end --------------------------------------------------------------------------
+# -- engine core -> front end ----------------------------------------------------------------------
 
 
 class Welcome(messages.Message, tag=1):
@@ -89,7 +90,9 @@ class Welcome(messages.Message, tag=1):
 
 
 class Rejected(messages.Message, tag=2):
-    """The engine core could not read a message of this front end, or does not know it. It says nothing more to it."""
+    """The engine core could not read a message of this front end, or does not know it, and answers
+    it no more.
+    """
 
     reason: str
 
@@ -101,7 +104,9 @@ class StepOutputs(messages.Message, tag=3):
 
 
 class Idle(messages.Message, tag=4):
-    """Everything is said: nothing is left of the first `num_added` requests that this front end sent."""
+    """All outputs were sent: nothing is left of the first `num_added` requests that this front end
+    sent.
+    """
 
     num_added: int
 
@@ -121,11 +126,11 @@ class UtilityReply(messages.Message, tag=5):
     """Answer to a `UtilityCall`.
 
     Attributes:
-        call_id: Of the call.
-        value: What it returned.
-        failure: What kind of failure it was, if it failed.
-        error: How it failed.
-        traceback: Of the failure.
+        call_id: Id of the call.
+        value: What the utility returned.
+        failure: How the call failed; None: it did not.
+        error: Message of the failure.
+        traceback: Traceback of the failure.
     """
 
     call_id: int
@@ -140,7 +145,7 @@ class Dead(messages.Message, tag=6):
 
     Attributes:
         reason: Why, in a sentence.
-        traceback: Of the failure, if one it was.
+        traceback: Traceback of the failure; empty after an orderly end.
     """
 
     reason: str
@@ -152,7 +157,9 @@ ServerMessage = Welcome | Rejected | StepOutputs | Idle | UtilityReply | Dead
 
 
 def schema_of(types: Iterable[type]) -> str:
-    """A word that changes whenever one of these structs and enums does: a default too, since defaults are not sent."""
+    """A digest that changes whenever one of these structs and enums does. Defaults count: they are
+    not sent.
+    """
     shapes = {
         (kind.__name__, repr(kind.__struct_config__.tag), *map(_field, msgspec.structs.fields(kind)))
         if issubclass(kind, msgspec.Struct)
@@ -173,11 +180,12 @@ SCHEMA = schema_of(
     for kind in list(names.values())
     if isinstance(kind, type)
 )
-"""Front end and engine core must have the same one."""
+"""A digest of all message types, which front end and engine core must share."""
 
 
 def encode(message: ClientMessage | ServerMessage) -> list[Frame]:
-    """The frames of a message, of which there is one. Each call makes a new one: what was sent is never written again.
+    """The frames of a message, of which there is one. Each call makes a new one: what was sent is
+    never written again.
 
     Raises:
         WireError: it holds something that has no plain form.
@@ -213,20 +221,21 @@ _server_messages = msgspec.msgpack.Decoder(ServerMessage, ext_hook=_refuse_exten
 
 
 def decode_client_message(frames: Sequence[Frame]) -> ClientMessage:
-    """What a front end sent.
+    """Decode a message of a front end.
 
     Raises:
-        WireError: it makes no sense; says why, and whom it is about if that can be read.
+        WireError: it cannot be read; says why, and names the request or call if that much can be
+            read.
     """
     message: ClientMessage = _decode(_client_messages, frames)
     return message
 
 
 def decode_server_message(frames: Sequence[Frame]) -> ServerMessage:
-    """What the engine core sent.
+    """Decode a message of the engine core.
 
     Raises:
-        WireError: it makes no sense; says why.
+        WireError: it cannot be read; says why.
     """
     message: ServerMessage = _decode(_server_messages, frames)
     return message
@@ -242,7 +251,7 @@ def _decode(decoder: "msgspec.msgpack.Decoder[Any]", frames: Sequence[Frame]) ->
 
 
 def _explained(frame: Frame, error: Exception) -> WireError:
-    """The error, with whatever can still be read of whom the message is about."""
+    """The error, with the id of the request or call that the message is about if it is legible."""
     text = str(error)[:_LONGEST_ERROR]
     with suppress(msgspec.DecodeError, ValueError, RecursionError):
         match msgspec.msgpack.decode(frame):

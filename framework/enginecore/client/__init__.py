@@ -1,4 +1,6 @@
-"""Which client a front end gets: the transport says how engine core and front end meet, the front end which half."""
+"""Clients of an engine core: started behind the transport of the settings, attached to a running
+one, or routed.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +39,8 @@ CONNECT_TIMEOUT = 30.0
 
 
 def make_client(loaded: Loaded, *, clock: Clock | None = None) -> EngineCoreClient:
-    """Start an engine core behind the transport that the settings name, and return its synchronous client.
+    """Start an engine core behind the transport that the settings name, and return its synchronous
+    client.
 
     Args:
         loaded: Settings and registry.
@@ -59,7 +62,8 @@ def make_client(loaded: Loaded, *, clock: Clock | None = None) -> EngineCoreClie
 
 
 def make_async_client(loaded: Loaded) -> AsyncEngineCoreClient:
-    """Start an engine core behind the transport that the settings name, and return its asyncio client.
+    """Start an engine core behind the transport that the settings name, and return its asyncio
+    client.
 
     Raises:
         ConfigurationError: the transport has no asyncio half.
@@ -69,14 +73,15 @@ def make_async_client(loaded: Loaded) -> AsyncEngineCoreClient:
 
 
 def attach_client(loaded: Loaded, address: Mapping[str, Any]) -> EngineCoreClient:
-    """One more synchronous client for an engine core that another one, here or in another process, has started.
+    """One more synchronous client for an engine core that another one, here or in another process,
+    has started.
 
     Args:
         loaded: Settings that name the same transport.
         address: `address` of the client that started it.
 
     Raises:
-        EngineCoreError: there is no engine core at that address, or it refuses to talk.
+        EngineCoreError: there is no engine core at that address, or it refuses this front end.
     """
     return ProcessClient(_connect(loaded, _component(loaded), address, None))
 

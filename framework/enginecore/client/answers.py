@@ -11,7 +11,9 @@ from enginecore.wire import UtilityFailure, UtilityReply
 
 
 def renewed(error: EngineDeadError) -> EngineDeadError:
-    """A copy of an error, to be raised again: one object raised in several tasks would collect their tracebacks."""
+    """A copy of an error, to be raised again: one object raised in several tasks would collect
+    their tracebacks.
+    """
     again = EngineDeadError(*error.args)
     again.__cause__ = error.__cause__
     return again
@@ -38,7 +40,7 @@ def value_of(name: str, reply: UtilityReply) -> Any:
 
 
 def dead_error(reason: str, traceback: str) -> EngineDeadError:
-    """The error for an engine core that has ended; its traceback, or else the reason, is the cause."""
+    """The error for an engine core that has ended, caused by its traceback or else the reason."""
     error = EngineDeadError(reason)
     error.__cause__ = RemoteError(traceback or reason)
     return error

@@ -15,8 +15,8 @@ from enginecore.interfaces import AsyncEngineCoreClient
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 from enginecore.wire import Shutdown, UtilityReply
 
-CANNOT_BE_TOLD = (asyncio.InvalidStateError, RuntimeError)
-"""Of a future: it is done, as when it was cancelled, or its event loop is closed."""
+ENDED_FUTURE = (asyncio.InvalidStateError, RuntimeError)
+"""Raised by a future that is done, as when it was cancelled, or whose event loop is closed."""
 
 
 class AsyncProcessClient(AsyncEngineCoreClient):
@@ -75,7 +75,7 @@ class AsyncProcessClient(AsyncEngineCoreClient):
             if understood is None:
                 await self._readable()
             elif (call := self._calls.get(understood.call_id)) is not None:
-                with suppress(*CANNOT_BE_TOLD):
+                with suppress(*ENDED_FUTURE):
                     call.set_result(understood)
 
     async def call_utility(self, name: str, *args: Any) -> Any:
@@ -126,5 +126,5 @@ class AsyncProcessClient(AsyncEngineCoreClient):
 
     def _fail_calls(self, error: EngineDeadError) -> None:
         for call in self._calls.values():
-            with suppress(*CANNOT_BE_TOLD):
+            with suppress(*ENDED_FUTURE):
                 call.set_exception(renewed(error))

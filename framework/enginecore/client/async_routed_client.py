@@ -14,8 +14,8 @@ from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 class AsyncRoutedClient(AsyncEngineCoreClient):
     """Sends each request to one engine core, and reads from all of them.
 
-    The failure of one engine core ends its requests alone, by an error that names it; requests that are sent there
-    later are refused. The client has failed when all of them have.
+    The failure of one engine core ends its requests alone, by an error that names it; requests that
+    are sent there later are refused. The client has failed when all of them have.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class AsyncRoutedClient(AsyncEngineCoreClient):
 
     @property
     def client_index(self) -> int:
-        """A random number: the engine cores number their front ends independently of one another."""
+        """A random number: each engine core numbers its front ends by itself."""
         return self._table.client_index
 
     @property
@@ -86,7 +86,7 @@ class AsyncRoutedClient(AsyncEngineCoreClient):
         return outputs
 
     async def call_utility(self, name: str, *args: Any) -> Any:
-        """Call it in every engine core that works; `folded` says how the values become one."""
+        """Call it in every engine core that works; see `folded` for how the values become one."""
         calls = (client.call_utility(name, *args) for client in self._clients if client.failure is None)
         return folded(name, await asyncio.gather(*calls, return_exceptions=True))
 
@@ -97,11 +97,11 @@ class AsyncRoutedClient(AsyncEngineCoreClient):
         for client in self._clients:
             client.shutdown()
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _start_readers(self) -> None:
-        """One task per engine core that can still be read. An event loop that has ended has cancelled its tasks, or
-        left them done with outputs that were not taken.
+        """One task per engine core that can still be read. An event loop that has ended has
+        cancelled its tasks, or left them done with outputs that were not taken.
         """
         for index in self._table.running:
             reader = self._readers.get(index)

@@ -1,4 +1,4 @@
-"""What both client halves share: one front end's talk with an engine core in another process."""
+"""Connection: messages between one client and an engine core in another process, and its end."""
 
 import os
 import select
@@ -35,13 +35,13 @@ from enginecore.wire import (
 )
 
 LAST_WORDS_TIMEOUT = 0.5
-"""Seconds that what a dead engine core sent may take to arrive."""
+"""Seconds that the last messages of an engine core that has ended may take to arrive."""
 LAST_CHANCE = 2.0
-"""Seconds to end for a process whose client was forgotten."""
+"""Seconds to end for a process whose client was not shut down."""
 
 
 class Connection:
-    """Says hello, counts requests, understands what comes, and knows when there is nobody left to talk to.
+    """Sends and receives messages, counts requests, and detects the end of the engine core.
 
     Attributes:
         info: What is in force in the engine core.
@@ -53,10 +53,10 @@ class Connection:
     def __init__(
         self, channel: Channel, address: Mapping[str, Any], timeout: float, process: CoreProcess | None = None
     ) -> None:
-        """Say hello, and wait `timeout` seconds for the answer.
+        """Send `Hello`, and wait `timeout` seconds for the answer.
 
         Raises:
-            EngineCoreError: there is none, or the engine core refuses to talk.
+            EngineCoreError: there is none, or the engine core refuses this client.
         """
         self.address = address
         self.process = process
@@ -81,14 +81,14 @@ class Connection:
             poll.register(fd, select.POLLIN)
         poll.poll(None if timeout is None else milliseconds(timeout))
 
-    # -- what is said ------------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def add_request(self, request: EngineCoreRequest) -> None:
         """Send a request.
 
         Raises:
             InvalidRequestError: it cannot be sent.
-            EngineDeadError: there is nobody to send it to.
+            EngineDeadError: the engine core has ended.
         """
         self._send(AddRequest(request))
         self._num_added += 1
@@ -99,7 +99,7 @@ class Connection:
 
         Raises:
             InvalidRequestError: its arguments cannot be sent.
-            EngineDeadError: there is nobody to send it to.
+            EngineDeadError: the engine core has ended.
         """
         self._num_calls += 1
         self._send(UtilityCall(self._num_calls, name, args))
@@ -117,7 +117,9 @@ class Connection:
             self.abort_requests(request_ids[half:])
 
     def say(self, message: ClientMessage) -> None:
-        """Send what needs no answer; to an engine core that is gone, or of another process, nothing happens."""
+        """Send a message that needs no answer. Nothing happens if the engine core has ended or this
+        process was forked.
+        """
         if self._failure is None and not self.is_forked:
             self._channel.send(encode(message))
 
@@ -131,13 +133,13 @@ class Connection:
             )
             raise InvalidRequestError(f"{what} {error}") from error
 
-    # -- what is heard -----------------------------------------------------------------------------------------------
+    # -- receiving ---------------------------------------------------------------------------------
 
     def take(self) -> ServerMessage | None:
-        """The next message; None: nothing now. Idle notes that are out of date are passed over.
+        """The next message; None: nothing now. `Idle` messages that are out of date are skipped.
 
         Raises:
-            EngineDeadError: everything was heard, and the engine core is gone.
+            EngineDeadError: the engine core has ended, and all its messages were taken.
         """
         self._check_process()
         while True:
@@ -151,14 +153,14 @@ class Connection:
     def _receive(self) -> ServerMessage | None:
         if self._failure is not None:
             raise renewed(self._failure)
-        message = self._hear()
+        message = self._receive_now()
         if message is None and self.process is not None and self.process.has_ended:
-            self._hear_last_words(self.process)
+            self._receive_last_messages(self.process)
             return self._backlog.popleft() if self._backlog else self._receive()
         return message
 
-    def _hear(self) -> ServerMessage | None:
-        """What the channel has. The last message, and the channel's end, become the failure."""
+    def _receive_now(self) -> ServerMessage | None:
+        """The next message of the channel. Its last one, and its end, become the failure."""
         try:
             frames = self._channel.receive()
             message = None if frames is None else decode_server_message(frames)
@@ -177,19 +179,21 @@ class Connection:
         raise renewed(self._failure)
 
     def _loss(self, error: ConnectionError) -> EngineDeadError:
-        """Why the channel has ended: mostly because the process has, which takes a moment to be seen."""
+        """Why the channel has ended: in most cases because the process has, which takes a moment to
+        be seen.
+        """
         if self.process is not None and self.process.wait(LAST_WORDS_TIMEOUT):
             return self.process.failure()
         return dead_error(f"the connection to the engine core is lost: {error}", "")
 
-    def _hear_last_words(self, process: CoreProcess) -> None:
-        """The process has ended: what it sent before may still be on its way."""
+    def _receive_last_messages(self, process: CoreProcess) -> None:
+        """Receive what the process sent before it ended, which may still be on its way."""
         deadline = time.monotonic() + LAST_WORDS_TIMEOUT
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
         try:
             while (left := deadline - time.monotonic()) > 0:
-                if (message := self._hear()) is None:
+                if (message := self._receive_now()) is None:
                     poll.poll(left * 1000)
                 else:
                     self._backlog.append(message)
@@ -198,7 +202,8 @@ class Connection:
         self._failure = process.failure()
 
     def leave(self, timeout: float | None = None) -> None:
-        """End the talk. An engine core that this front end has started is shut down, and its process awaited.
+        """Leave the engine core. One that this client has started is shut down, and its process
+        awaited.
 
         Args:
             timeout: Seconds for the shutdown. None: as long as it may take.
@@ -207,30 +212,33 @@ class Connection:
             self.say(Bye())
             return
         self.say(Shutdown())
-        if self._hear_out(self.process.shutdown_time if timeout is None else timeout):
+        if self._wait_for_end(self.process.shutdown_time if timeout is None else timeout):
             self.process.wait()
 
-    def _hear_out(self, timeout: float) -> bool:
-        """Whether the engine core ended within so many seconds. What it says meanwhile is kept for `take`."""
-        heard: list[ServerMessage] = []
+    def _wait_for_end(self, timeout: float) -> bool:
+        """Whether the engine core ended within so many seconds. Messages that come meanwhile are
+        kept for `take`.
+        """
+        received: list[ServerMessage] = []
         deadline = time.monotonic() + timeout
         try:
             while (left := deadline - time.monotonic()) > 0:
                 if (message := self.take()) is None:
                     self.wait(left)
                 else:
-                    heard.append(message)
+                    received.append(message)
         except EngineDeadError:
             return True
         finally:
-            self._backlog.extendleft(reversed(heard))
+            self._backlog.extendleft(reversed(received))
         return False
 
     def understand(self, message: ServerMessage) -> EngineCoreOutputs | UtilityReply:
-        """What a message means to a client that has said hello.
+        """The outputs, or the reply, that a message carries.
 
         Raises:
-            EngineDeadError: nothing that an engine core says to it; the talk is over.
+            EngineDeadError: the engine core must not send such a message now; the connection is
+                over.
         """
         match message:
             case StepOutputs(outputs):
@@ -242,23 +250,23 @@ class Connection:
         self._failure = dead_error(f"the engine core sent {type(message).__name__} out of turn", "")
         raise renewed(self._failure)
 
-    # -- its end -----------------------------------------------------------------------------------------------------
+    # -- end ---------------------------------------------------------------------------------------
 
     @property
     def failure(self) -> EngineDeadError | None:
-        """Why there is nobody to talk to any more."""
+        """Why the engine core has ended; None while it has not."""
         if self._failure is None and self.process is not None and self.process.has_ended:
-            self._hear_last_words(self.process)
+            self._receive_last_messages(self.process)
         return self._failure
 
     def check(self) -> None:
-        """Raise EngineDeadError if there is nobody to talk to."""
+        """Raise EngineDeadError if the engine core has ended."""
         self._check_process()
         if (failure := self.failure) is not None:
             raise renewed(failure)
 
     def close(self, reason: str) -> None:
-        """Let go of everything; the process is killed if it still runs."""
+        """Release everything; the process is killed if it still runs."""
         if self.is_forked:
             return
         self._failure = self._failure or dead_error(reason, "")
@@ -273,7 +281,9 @@ class Connection:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process was forked from the one that the engine belongs to, and has to leave it alone."""
+        """Whether this process was forked from the one that the engine belongs to, and has to leave
+        it alone.
+        """
         return os.getpid() != self._pid
 
     def _check_process(self) -> None:

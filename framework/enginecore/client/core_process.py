@@ -18,17 +18,19 @@ from enginecore.processes import ChildProcess
 from enginecore.settings import Loaded
 
 LONGEST_DIRECTORY = 60
-"""Characters: paths of sockets may have 107 on Linux and 103 on macOS, and a transport names its own below this one."""
+"""Characters: paths of sockets may have 107 on Linux and 103 on macOS, and a transport names its
+own below this one.
+"""
 GRACE = 8.0
 """Seconds beyond the shutdown timeout after which the process is killed."""
 
 
 class CoreProcess:
-    """A process that serves an engine core. The constructor starts it; `wait_until_ready` waits for the engine core, so
-    that several processes can load at the same time.
+    """A process that serves an engine core. The constructor starts it; `wait_until_ready` waits for
+    the engine core, so that several processes can load at the same time.
 
     Attributes:
-        owner_key: By which this front end shows that the process is its own.
+        owner_key: Shows the engine core that this front end started it.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -53,8 +55,8 @@ class CoreProcess:
         """The address where front ends find the engine core, once it is ready. Called once.
 
         Raises:
-            EngineCoreError: it did not become ready: the error that it met, with its traceback as the cause. The
-                process may still run: `kill` ends it.
+            EngineCoreError: it did not become ready: the error that it met, with its traceback as
+                the cause. The process may still run: `kill` ends it.
         """
         match self._report(self._startup_timeout):
             case Started(address):
@@ -74,20 +76,20 @@ class CoreProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._child.pid
 
     def fileno(self) -> int:
-        """Readable once it has ended."""
+        """A file descriptor that is readable once the process has ended."""
         return self._child.fileno()
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended or is about to, having said its last word."""
+        """Whether it has ended or is about to, after its last report."""
         return self._child.has_ended
 
     def failure(self) -> EngineDeadError:
-        """Why it has ended, once it has."""
+        """Why the process has ended. Called once it has."""
         try:
             match self._report(0.0):
                 case Ended(reason, traceback):
@@ -95,14 +97,16 @@ class CoreProcess:
         except EngineCoreError as error:
             return dead_error(str(error), "")
         self._child.wait(1.0)
-        return dead_error(f"the engine core's process {self.pid} {self._child.exit_text} without a word", "")
+        return dead_error(f"the engine core's process {self.pid} {self._child.exit_text} and reported no error", "")
 
     def terminate(self) -> None:
-        """Have it shut down: running requests get the shutdown timeout."""
+        """Ask the engine core to shut down: running requests get the shutdown timeout."""
         self._child.terminate()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it ended within so many seconds; None: within the time that a shutdown may take."""
+        """Whether the process ended within so many seconds; None: within the time that a shutdown
+        may take.
+        """
         return self._child.wait(self.shutdown_time if timeout is None else timeout)
 
     @property
@@ -111,7 +115,7 @@ class CoreProcess:
         return self._shutdown_timeout + GRACE
 
     def kill(self) -> None:
-        """End it now if it runs, and remove its files. May be called more than once."""
+        """End the process now if it runs, and remove its files. May be called more than once."""
         self._child.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -120,11 +124,12 @@ class CoreProcess:
         try:
             return None if data is None else report_decoder.decode(data)
         except msgspec.DecodeError as error:
-            raise EngineCoreError(f"the engine core's process {self.pid} reported nonsense: {error}") from error
+            raise EngineCoreError(f"the engine core's process {self.pid} sent an unreadable report: {error}") from error
 
 
 def private_directory() -> Path:
-    """A new, empty directory that only this user can enter, with a path that leaves room for the names of sockets.
+    """A new, empty directory that only this user can enter, with a path that leaves room for the
+    names of sockets.
 
     Raises:
         ConfigurationError: none can be made; says where it was tried.

@@ -23,7 +23,7 @@ class ProcessClient(EngineCoreClient):
         self._due: deque[EngineCoreOutputs] = deque()
         self._closing = threading.RLock()
         self._closed = False
-        # whoever forgets to shut down leaves nothing behind, at the interpreter's exit neither
+        # a client that is not shut down leaves nothing behind, not even at the interpreter's exit
         self._release = weakref.finalize(self, connection.close, SHUT_DOWN)
 
     @property
@@ -36,7 +36,9 @@ class ProcessClient(EngineCoreClient):
 
     @property
     def address(self) -> Mapping[str, Any]:
-        """Where the engine core is, for `attach_client` in other processes. Secret: whoever has it gets in."""
+        """Where the engine core is, for `attach_client` in other processes. Secret: it grants
+        access.
+        """
         return self._connection.address
 
     @property

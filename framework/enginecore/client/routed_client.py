@@ -13,10 +13,11 @@ from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 
 
 class RoutedClient(EngineCoreClient):
-    """Sends each request to one engine core, and reads in turn from those that have unfinished requests.
+    """Sends each request to one engine core, and reads in turn from those that have unfinished
+    requests.
 
-    The failure of one engine core ends its requests alone, by an error that names it; requests that are sent there
-    later are refused. The client has failed when all of them have.
+    The failure of one engine core ends its requests alone, by an error that names it; requests that
+    are sent there later are refused. The client has failed when all of them have.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class RoutedClient(EngineCoreClient):
 
     @property
     def client_index(self) -> int:
-        """A random number: the engine cores number their front ends independently of one another."""
+        """A random number: each engine core numbers its front ends by itself."""
         return self._table.client_index
 
     @property
@@ -68,7 +69,9 @@ class RoutedClient(EngineCoreClient):
         return outputs
 
     def take_output(self) -> EngineCoreOutputs | None:
-        """The next outputs of any of them that can be had without waiting. A client without `filenos` runs a step."""
+        """The next outputs of any of them that can be had without waiting. A client without
+        `filenos` runs a step.
+        """
         if not (busy := self._table.busy):
             return self._idle()
         for _ in self._clients:
@@ -80,7 +83,7 @@ class RoutedClient(EngineCoreClient):
         return None
 
     def call_utility(self, name: str, *args: Any) -> Any:
-        """Call it in every engine core that works; `folded` says how the values become one."""
+        """Call it in every engine core that works; see `folded` for how the values become one."""
         return folded(name, [self._call(client, name, args) for client in self._clients])
 
     def shutdown(self) -> None:

@@ -1,4 +1,6 @@
-"""What both routed clients share: which engine core has which request, and how answers of several become one."""
+"""What both routed clients share: which engine core has which request, and how answers of several
+become one.
+"""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,8 +43,8 @@ class RoutingTable:
 
     Attributes:
         failures: Why engine cores have failed, by index.
-        client_index: Makes the ids of a routed client's requests unique in every engine core: a random number, which no
-            engine core gives to its front ends.
+        client_index: Makes the ids of a routed client's requests unique in every engine core: a
+            random number, which no engine core gives to its front ends.
     """
 
     def __init__(self, num_cores: int, route: Route) -> None:
@@ -66,7 +68,8 @@ class RoutingTable:
         """The index of the engine core that a request is sent to.
 
         Raises:
-            InvalidRequestError: a request with this id is unfinished, or the route chose no engine core.
+            InvalidRequestError: a request with this id is unfinished, or the route chose no engine
+                core.
             EngineDeadError: the engine core has failed.
         """
         if request.request_id in self._cores:
@@ -94,8 +97,9 @@ class RoutingTable:
         return by_core
 
     def settle(self, index: int, outputs: EngineCoreOutputs) -> EngineCoreOutputs:
-        """The outputs of an engine core for the front end: never idle, since the other engine cores may not be. A
-        request that an idle engine core has not ended will never end there, and ends here by an error.
+        """The outputs of an engine core for the front end: never idle, since the other engine cores
+        may not be. A request that an idle engine core has not ended will never end there, and ends
+        here by an error.
         """
         self.remove_requests(output.request_id for output in outputs.outputs if output.finish_reason is not None)
         if not outputs.idle:
@@ -128,7 +132,8 @@ def _failed(index: int, error: EngineDeadError) -> str:
 
 
 def common_info(infos: Sequence[EngineInfo]) -> EngineInfo:
-    """What is in force for all engine cores: the first one's, with the smallest limit of a request's length.
+    """What is in force for all engine cores: the first one's, with the smallest limit of a
+    request's length.
 
     Raises:
         ConfigurationError: there is none, or they serve different models.
@@ -143,10 +148,11 @@ def common_info(infos: Sequence[EngineInfo]) -> EngineInfo:
 
 
 def folded(name: str, answers: Sequence[Any]) -> Any:
-    """One value for a control call that several engine cores have answered: by value, or by the error that it raised.
+    """One value for a control call that several engine cores have answered: by value, or by the
+    error that it raised.
 
-    Statistics are summed, lists joined, and of booleans all must be true; of anything else the first one is returned.
-    An engine core that is dead gives no answer.
+    Statistics are summed, lists joined, and of booleans all must be true; of anything else the
+    first one is returned. An engine core that is dead gives no answer.
 
     Raises:
         EngineDeadError: all are dead.

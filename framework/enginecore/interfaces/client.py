@@ -18,29 +18,34 @@ class EngineCoreClient(ABC):
     @property
     @abstractmethod
     def client_index(self) -> int:
-        """Which of the engine core's front ends this is; part of the ids of its requests, so that no two are alike."""
+        """Which of the engine core's front ends this is; part of the ids of its requests, so that
+        no two are alike.
+        """
 
     @abstractmethod
     def add_request(self, request: EngineCoreRequest) -> None:
-        """Send a request, whose id was never used before. What the engine core refuses comes back as
-        InvalidRequestError here, or as a terminal output with reason ERROR, never not at all.
+        """Send a request, whose id was never used before. What the engine core refuses comes back
+        as InvalidRequestError here, or as a terminal output with reason ERROR.
         """
 
     @abstractmethod
     def abort_requests(self, request_ids: Iterable[str]) -> None:
-        """End requests. The engine core gives nothing more for them; what is on its way may still come."""
+        """End requests. The engine core gives nothing more for them; what is on its way may still
+        come.
+        """
 
     @abstractmethod
     def get_output(self) -> EngineCoreOutputs:
-        """The next outputs, waiting for them if requests are unfinished. Empty if a step gave none (a piece of a
-        prompt), or if there is nothing to wait for: then `idle` is set.
+        """The next outputs, waiting for them if requests are unfinished. Empty if a step gave none
+        (a chunk of a prompt), or if there is nothing to wait for: then `idle` is set.
 
         Raises:
             EngineDeadError: the engine core has failed; `__cause__` says why.
         """
 
     def take_output(self) -> EngineCoreOutputs | None:
-        """The next outputs, without waiting for another thread or process. None: there are none now.
+        """The next outputs, without waiting for another thread or process. None: there are none
+        now.
 
         As `get_output` by default, which is right for a client that computes them when it is asked.
         """
@@ -48,8 +53,9 @@ class EngineCoreClient(ABC):
 
     @property
     def filenos(self) -> Sequence[int]:
-        """File descriptors for select or epoll: one of them is readable when `take_output` may have something again
-        after it returned None. None by default, for a client whose `take_output` never returns None.
+        """File descriptors for select or epoll: one of them is readable when `take_output` may have
+        something again after it returned None. None by default, for a client whose `take_output`
+        never returns None.
         """
         return ()
 
@@ -65,13 +71,16 @@ class EngineCoreClient(ABC):
 
     @abstractmethod
     def shutdown(self) -> None:
-        """Let running requests go on for `shutdown_timeout` seconds, end the rest with reason ABORT, and release
-        everything. `get_output` still gives what came of it, then raises EngineDeadError. May be called more than once.
+        """Let running requests go on for `shutdown_timeout` seconds, end the rest with reason
+        ABORT, and release everything. `get_output` still gives what came of it, then raises
+        EngineDeadError. May be called more than once.
         """
 
 
 class AsyncEngineCoreClient(ABC):
-    """The asyncio client half, used by `AsyncLLM`. Used from one running event loop at a time; another may follow."""
+    """The asyncio client half, used by `AsyncLLM`. Used from one running event loop at a time;
+    another may follow.
+    """
 
     @property
     @abstractmethod
@@ -86,7 +95,9 @@ class AsyncEngineCoreClient(ABC):
     @property
     @abstractmethod
     def address(self) -> Mapping[str, Any]:
-        """Where more front ends find the engine core, as plain JSON-able data. Secret: whoever has it gets in."""
+        """Where more front ends find the engine core, as plain JSON-able data. Secret: it grants
+        access.
+        """
 
     @property
     @abstractmethod
@@ -115,10 +126,12 @@ class AsyncEngineCoreClient(ABC):
 
     @abstractmethod
     async def drain(self) -> None:
-        """Begin the shutdown as `shutdown` does, and wait for its end without stopping the event loop. Whoever does not
-        want to wait any more calls `shutdown`, which then ends all at once.
+        """Begin the shutdown as `shutdown` does, and wait for its end without stopping the event
+        loop. A call of `shutdown` meanwhile ends all at once.
         """
 
     @abstractmethod
     def shutdown(self) -> None:
-        """As in `EngineCoreClient`. Waits for the end, bounded by `shutdown_timeout` and a few seconds."""
+        """As in `EngineCoreClient`. Waits for the end, bounded by `shutdown_timeout` and a few
+        seconds.
+        """

@@ -1,4 +1,4 @@
-"""Engine core: what its runner, a busy loop or an in-process client, sees of it."""
+"""Engine core: its interface to its runner, which is a busy loop or an in-process client."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo
 
 
 class EngineCoreApi(Protocol):
-    """What whoever runs an engine core sees of it. Implemented by the kernel, on one thread."""
+    """An engine core, as its runner sees it. Implemented by the kernel, on one thread."""
 
     @property
     def info(self) -> EngineInfo:
@@ -24,8 +24,8 @@ class EngineCoreApi(Protocol):
         ...
 
     def abort_requests(self, request_ids: Iterable[str]) -> None:
-        """End requests without a word. From any thread: takes effect before the outputs of a step that is running are
-        processed.
+        """End requests without outputs. From any thread: takes effect before the outputs of a step
+        that is running are processed.
         """
         ...
 

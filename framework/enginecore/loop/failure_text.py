@@ -1,4 +1,6 @@
-"""Text for failures that cross a process boundary: of bounded length, and in characters that any codec carries."""
+"""Text for failures that cross a process boundary: of bounded length, and in characters that any
+codec carries.
+"""
 
 import traceback
 
@@ -28,7 +30,9 @@ def error_line(error: BaseException) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """The traceback of an error and of its causes; of a UtilityError the one that came with it from elsewhere."""
+    """The traceback of an error and of its causes; of a UtilityError the one that came with it from
+    elsewhere.
+    """
     known = error.traceback if isinstance(error, UtilityError) else ""
     return _plain((known or "".join(traceback.format_exception(error)))[-LONGEST_TRACEBACK:])
 

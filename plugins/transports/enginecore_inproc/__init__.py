@@ -9,7 +9,8 @@ class InprocSettings(ComponentSettings):
     """Settings of the `inproc` transport.
 
     Attributes:
-        codec_round_trip: Send requests and outputs through the codec, as transports between processes do. For tests.
+        codec_round_trip: Send requests and outputs through the codec, as transports between
+            processes do. For tests.
     """
 
     codec_round_trip: bool = False

@@ -57,7 +57,9 @@ class InprocTransport(Transport):
 
 
 class InprocClient(EngineCoreClient):
-    """Runs a step when outputs are asked for. Not thread-safe: whoever calls runs the engine core."""
+    """Runs a step when outputs are asked for. Not thread-safe: the caller's thread runs the engine
+    core.
+    """
 
     def __init__(self, context: TransportContext, carrier: Carrier) -> None:
         self._core: EngineCoreApi = context.start_engine_core()
@@ -88,7 +90,7 @@ class InprocClient(EngineCoreClient):
 
         Raises:
             EngineDeadError: the engine core has failed.
-            EngineCoreError: it is paused, and nobody else could resume it.
+            EngineCoreError: it is paused, and only this thread could resume it.
         """
         if not self._due and not self._closed:
             self._step()
@@ -102,7 +104,8 @@ class InprocClient(EngineCoreClient):
         return self._core.call_utility(name, *args)
 
     def shutdown(self) -> None:
-        """Let running requests go on for `shutdown_timeout` seconds, then end the rest with reason ABORT.
+        """Let running requests go on for `shutdown_timeout` seconds, then end the rest with reason
+        ABORT.
 
         `get_output` still gives what came of it.
         """
@@ -135,7 +138,7 @@ class InprocClient(EngineCoreClient):
                 self._keep(self._core.advance()[0])
             self._keep(self._core.finish_all(FinishReason.ABORT))
         except EngineDeadError:
-            return  # whoever asked for outputs was told; nothing is left to drain
+            return  # `get_output` raises it too; nothing is left to drain
 
     def _keep(self, outputs: Mapping[int, EngineCoreOutputs]) -> None:
         self._due.extend(self._carrier.outputs(due) for due in outputs.values())

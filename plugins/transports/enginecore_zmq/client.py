@@ -1,4 +1,6 @@
-"""A front end's end: a DEALER to the engine core's ROUTER, and a PULL from the line that is bound for it."""
+"""A front end's end: a DEALER to the engine core's ROUTER, and a PULL from the line that is bound
+for it.
+"""
 
 import os
 import selectors
@@ -25,9 +27,10 @@ TRIED_AGAIN = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED | zmq.EVENT_CLOSED
 class ZmqChannel(Channel):
     """A front end's end, over two sockets.
 
-    The engine core's end is the PULL's: whatever was sent has arrived before. The DEALER may break alone, on the way
-    between two machines. It then tries again after a second, which is long enough for the end of both to be seen; so a
-    DEALER that tries again while the PULL lives says that the line is of no use any more.
+    The engine core's end is the PULL's: whatever was sent has arrived before. The DEALER may break
+    alone, on the way between two machines. It then tries again after a second, which is long enough
+    for the end of both to be seen; so a DEALER that tries again while the PULL lives says that the
+    line is of no use any more.
     """
 
     def __init__(self, dealer: Socket, dealer_events: Monitor, pull: Socket, pull_events: Monitor, limit: int) -> None:
@@ -36,7 +39,8 @@ class ZmqChannel(Channel):
         self._unread = True  # whether the PULL may hold something
         self._is_broken = False  # the DEALER
         self._is_gone = False  # the engine core
-        # file descriptors of ZMQ say nothing until their sockets were found empty; nothing has been sent to us yet
+        # file descriptors of ZMQ say nothing until their sockets were found empty; nothing has been
+        # sent to us yet
         pull.poll(0)
         dealer_events.read()
         pull_events.read()
@@ -53,7 +57,8 @@ class ZmqChannel(Channel):
 
     def receive(self) -> Sequence[Frame] | None:
         while True:
-            # file descriptors of ZMQ say that something is new: the socket is emptied before they are asked again
+            # file descriptors of ZMQ say that something is new: the socket is emptied before they
+            # are asked again
             if self._unread:
                 try:
                     return receive_frames(self._pull)

@@ -1,4 +1,4 @@
-"""CURVE keys: where they come from, and who is let in."""
+"""CURVE keys: made or read from certificates, and checked when a front end connects."""
 
 import logging
 import struct
@@ -32,7 +32,7 @@ class KeyPair:
 
     @classmethod
     def fresh(cls) -> "KeyPair":
-        """One that nobody has seen."""
+        """A new pair."""
         return cls(*zmq.curve_keypair())
 
     @classmethod
@@ -52,7 +52,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class ClientKeys:
-    """What a front end needs: whom it talks to, and its own keys."""
+    """The keys that a front end needs: the engine core's public key, and a pair of its own."""
 
     server: bytes
     own: KeyPair
@@ -80,17 +80,17 @@ class ClientKeys:
 
 @dataclass(frozen=True, slots=True)
 class ServerKeys:
-    """What the engine core needs.
+    """The keys that the engine core needs.
 
     Attributes:
-        own: Its keys.
-        allowed: Public keys of those who may connect.
-        told: What front ends are told with the address; None: they have keys.
+        own: The engine core's pair.
+        allowed: Public keys of the front ends that may connect.
+        issued: Keys for front ends, which travel with the address; None: they have their own.
     """
 
     own: KeyPair
     allowed: frozenset[bytes]
-    told: ClientKeys | None
+    issued: ClientKeys | None
 
     def callback(self, domain: str, key: bytes) -> bool:
         """Whether the owner of a public key may connect. The name is the one that pyzmq calls."""
@@ -137,9 +137,11 @@ def _certificate(file: Path) -> tuple[bytes, bytes | None]:
 
 
 class Gatekeeper(Authenticator):
-    """Pyzmq's authenticator (ZAP, RFC 27), asked by the thread that receives, not by a thread or event loop of its own.
+    """Pyzmq's authenticator (ZAP, RFC 27), asked by the thread that receives, not by a thread or
+    event loop of its own.
 
-    So nothing of it runs in a process that was forked, and a server that is closed leaves no thread.
+    So nothing of it runs in a process that was forked, and a server that is closed leaves no
+    thread.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: ServerKeys) -> None:

@@ -15,16 +15,16 @@ _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONN
 class Line:
     """A PUSH, bound for one peer alone.
 
-    Anyone who finds the endpoint may try to connect; with keys, only the peer is told the one that it takes to get in.
-    The line is tied to the first connection whose handshake succeeds, and its end is the line's. If it cannot be said
-    which connection that is, or a second one gets in, the line ends.
+    Anyone who finds the endpoint may try to connect; with keys, only the peer is given the key to
+    it. The line is tied to the first connection whose handshake succeeds, and its end is the
+    line's. If it cannot be said which connection that is, or a second one gets in, the line ends.
 
     Attributes:
         socket: Belongs to the receiving thread until the line is open, then to the sending one.
         monitor: What happens to the socket.
         name: Of its endpoint.
         since: When it was made.
-        is_open: Whether its peer was told so.
+        is_open: Whether its peer was informed that it is.
         has_ended: Whether its peer is gone.
     """
 
@@ -73,14 +73,16 @@ class Line:
                     self.has_ended |= value == self._connection
 
     def open(self) -> None:
-        """Tell the peer, by an empty message. From here on the socket is the sending thread's."""
+        """Inform the peer, by an empty message. From here on the socket belongs to the sending
+        thread.
+        """
         with suppress(zmq.Again):  # it is gone already; an event will say so
             self.socket.send(b"", zmq.NOBLOCK)
         self._place.hide(self.name)
         self.is_open = True
 
     def close(self) -> None:
-        """Let go of everything at once."""
+        """Release everything at once."""
         self.monitor.close()
         self.socket.close()
         self._place.hide(self.name)
@@ -88,7 +90,8 @@ class Line:
     def close_slowly(self, linger: float) -> None:
         """Let what was sent leave, for so many seconds; `wait` waits for that.
 
-        A peer that ends meanwhile need not shorten it: ZMQ may keep what was meant for it to the last.
+        A peer that ends meanwhile need not shorten it: ZMQ may keep what was meant for it to the
+        last.
         """
         self.socket.close(round(linger * 1000))
         self._place.hide(self.name)

@@ -1,4 +1,4 @@
-"""How a front end gets in; `ZmqServerChannel` says what it meets there."""
+"""Opening a front end's channel: the other side of what `ZmqServerChannel` does."""
 
 import time
 
@@ -23,7 +23,8 @@ def open_channel(endpoint: str, keys: ClientKeys | None, timeout: float) -> ZmqC
     """Connect to the engine core that listens at `endpoint`.
 
     Raises:
-        ConnectionError: nobody there lets us in within `timeout` seconds; says why, if that is known.
+        ConnectionError: no engine core there accepts us within `timeout` seconds; says why, if that
+            is known.
     """
     opening = _Opening(endpoint, keys, timeout)
     try:
@@ -60,7 +61,7 @@ class _Opening:
         """The channel; None: its line was lost before it was open.
 
         Raises:
-            ConnectionError: it is too late, or the engine core says no.
+            ConnectionError: it is too late, or the engine core refuses.
         """
         self._dealer.send(OPEN)
         name, key, limit = self._answer()
@@ -80,14 +81,14 @@ class _Opening:
         return None
 
     def abandon(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         for monitor in (self._dealer_events, self._pull_events):
             if monitor is not None:
                 monitor.close()
         self._context.destroy(linger=0)
 
     def _answer(self) -> tuple[str, bytes, int]:
-        """What the engine core says to OPEN: name and key of our line, and the largest message."""
+        """The engine core's answer to OPEN: name and key of our line, and the largest message."""
         while self._dealer not in self._wait(self._dealer, self._dealer_events.socket):
             if any(event == zmq.EVENT_HANDSHAKE_FAILED_AUTH for event, _ in self._dealer_events.read()):
                 raise ConnectionError(f"the engine core at {self._endpoint} does not allow this front end's key")

@@ -53,7 +53,9 @@ class Place:
         return split_endpoint(socket.get_string(zmq.LAST_ENDPOINT))[1]
 
     def hide(self, name: str) -> None:
-        """Let nobody connect to a Unix socket any more, and leave no file; what is connected stays so."""
+        """Remove the file of a Unix socket, so that no peer can connect any more; what is connected
+        stays so.
+        """
         if self.folder is not None:
             (self.folder / name).unlink(missing_ok=True)  # ZMQ would leave it there
 

@@ -1,4 +1,4 @@
-"""The engine core's end: one ROUTER that hears all front ends, and a line to each."""
+"""The engine core's end: one ROUTER that receives from all front ends, and a line to each."""
 
 import logging
 import os
@@ -36,7 +36,7 @@ MAX_PEERS = 256
 """Front ends at a time, with those that are being let in."""
 
 OPENING_TIME = 30.0
-"""Seconds that a front end has to connect after it was told where."""
+"""Seconds that a front end has to connect after it was given its endpoint."""
 
 _SOCKETS_PER_PEER = 3  # a line's own, and both ends of its monitor
 _OTHER_SOCKETS = 16
@@ -45,10 +45,11 @@ _LINGER_MARGIN = 1.0  # ZMQ itself keeps to the time; this is for a machine that
 
 
 class ZmqServerChannel(ServerChannel):
-    """The engine core's end: one socket that front ends knock at, and a line to each of them.
+    """The engine core's end: one socket to which front ends send, and a line to each of them.
 
-    A front end says OPEN to the ROUTER, is told where its line waits for it, connects, and gets an empty message there:
-    it is open. From then on all that it sends is the kernel's. Its line's end is its own.
+    A front end sends OPEN to the ROUTER, is answered with the endpoint of its line, connects, and
+    gets an empty message there: it is open. From then on all that it sends is the kernel's. The end
+    of its line is the end of the peer.
     """
 
     def __init__(self, place: Place, keys: ServerKeys | None, limit: int) -> None:
@@ -80,8 +81,8 @@ class ZmqServerChannel(ServerChannel):
         except BaseException:
             self.close(0)
             raise
-        if keys is not None and keys.told is not None:
-            self._address["keys"] = keys.told.to_plain()
+        if keys is not None and keys.issued is not None:
+            self._address["keys"] = keys.issued.to_plain()
 
     @property
     def address(self) -> Mapping[str, Any]:
@@ -95,11 +96,12 @@ class ZmqServerChannel(ServerChannel):
         if self._end.detach() is not None:
             _let_go(*self._held, linger)
 
-    # -- in ------------------------------------------------------------------------------------------------
+    # -- in ----------------------------------------------------------------------------------------
 
     def receive(self) -> tuple[bytes, Sequence[Frame] | None] | None:
         while True:
-            # file descriptors of ZMQ say that something is new: each socket is emptied before they are asked again
+            # file descriptors of ZMQ say that something is new: each socket is emptied before they
+            # are asked again
             while self._unread:
                 try:
                     peer = self._router.recv(_NOBLOCK)
@@ -107,7 +109,7 @@ class ZmqServerChannel(ServerChannel):
                     self._unread = False
                 else:
                     frames = receive_frames(self._router)
-                    if self._is_heard(peer, frames):
+                    if self._is_for_kernel(peer, frames):
                         return peer, frames
             if self._ending:
                 peer = self._ending.popleft()
@@ -122,8 +124,10 @@ class ZmqServerChannel(ServerChannel):
     def _look(self) -> None:
         self._unread = True
 
-    def _is_heard(self, peer: bytes, frames: list[Frame]) -> bool:
-        """Whether a message is the kernel's. What is ours is answered, what is nobody's dropped."""
+    def _is_for_kernel(self, peer: bytes, frames: list[Frame]) -> bool:
+        """Whether a message is for the kernel. OPEN is answered, and what comes from peers that are
+        not open is dropped.
+        """
         line = self._lines.get(peer)
         if line is not None and line.is_open:
             if sum(map(len, frames)) <= self._limit:  # ZMQ limits each frame, not all of them together
@@ -137,7 +141,7 @@ class ZmqServerChannel(ServerChannel):
             logger.debug("a message of a front end that is not open is dropped")
         return False
 
-    # -- out -----------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------
 
     def send(self, peer: bytes, frames: Sequence[Frame]) -> None:
         check_message(frames, self._limit)
@@ -147,10 +151,12 @@ class ZmqServerChannel(ServerChannel):
                 with suppress(zmq.Again):  # it is gone, which was not noticed yet
                     send_frames(line.socket, frames)
 
-    # -- who comes and goes: on the receiving thread -------------------------------------------------------
+    # -- who comes and goes: on the receiving thread -----------------------------------------------
 
     def _let_in(self, peer: bytes) -> list[bytes]:
-        """Make a peer's line. What it is told: the line's name, its key and the limit; or nothing, and why."""
+        """Make a peer's line. Returns the answer to OPEN: the line's name, its key and the limit;
+        or nothing, and why.
+        """
         now = time.monotonic()
         for other, line in list(self._lines.items()):
             if not line.is_open and (other == peer or now - line.since > OPENING_TIME):

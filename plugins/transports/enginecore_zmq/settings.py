@@ -16,15 +16,17 @@ _LAST_PORT = 65535
 
 
 class CurveSettings(ComponentSettings):
-    """Who may talk to whom: ZMQ certificates, by path. The settings themselves hold no secret.
+    """CURVE certificates, by path. The settings themselves hold no secret.
 
-    `python -c 'import zmq.auth; zmq.auth.create_certificates(".", "server")'` writes `server.key`, which anyone may
-    see, and `server.key_secret`, which also holds the secret key. The engine core needs `server.key_secret` and
-    `client.key`; a front end `server.key` and `client.key_secret`; on one machine, both secret files.
+    `python -c 'import zmq.auth; zmq.auth.create_certificates(".", "server")'` writes `server.key`,
+    which anyone may see, and `server.key_secret`, which also holds the secret key. The engine core
+    needs `server.key_secret` and `client.key`; a front end `server.key` and `client.key_secret`; on
+    one machine, both secret files.
 
     Attributes:
         server_key_file: The engine core's certificate.
-        client_key_file: The front ends' certificate. Nobody who lacks its secret key gets in.
+        client_key_file: The front ends' certificate. Only a front end with its secret key can
+            connect.
     """
 
     server_key_file: Path
@@ -35,13 +37,15 @@ class ZmqSettings(ComponentSettings):
     """Settings of the `zmq` transport.
 
     Attributes:
-        address: Where the engine core listens. "ipc": Unix sockets in a directory that no other user can enter.
-            "tcp://HOST" or "tcp://HOST:PORT": HOST is an IP address of this machine (an IPv6 address in brackets),
-            "localhost" or "*" for all addresses; without a port, or with 0, a free one. Each front end also gets a
-            port of its own, a free one. TCP is always encrypted.
-        max_message_size: Bytes of a message at most, both ways. The engine core's value is the one in force.
-        curve: Keys. Unset: on TCP, fresh ones for each engine, which only its own front ends are told; they do only
-            for a loopback address, so any other one needs keys here.
+        address: Where the engine core listens. "ipc": Unix sockets in a directory that no other
+            user can enter. "tcp://HOST" or "tcp://HOST:PORT": HOST is an IP address of this machine
+            (an IPv6 address in brackets), "localhost" or "*" for all addresses; without a port, or
+            with 0, a free one. Each front end also gets a port of its own, a free one. TCP is
+            always encrypted.
+        max_message_size: Bytes of a message at most, both ways. The engine core's value is the one
+            in force.
+        curve: Keys. Unset: on TCP, fresh ones for each engine, which only its own front ends get;
+            they do only for a loopback address, so any other one needs keys here.
     """
 
     address: str = "ipc"

@@ -1,4 +1,6 @@
-"""ZMQ sockets: how they are made, how messages pass through them, and how what happens to them is seen."""
+"""ZMQ sockets: how they are made, how messages pass through them, and how what happens to them is
+seen.
+"""
 
 import ctypes
 import secrets
@@ -18,7 +20,7 @@ Context = zmq.Context[zmq.Socket[bytes]]
 Socket = zmq.Socket[bytes]
 
 OPEN = b"enginecore-zmq 1: open"
-"""What a front end says first."""
+"""The first message of a front end."""
 
 LARGE = 64 << 10
 """Bytes from which on a frame is not copied."""
@@ -29,11 +31,11 @@ _SEND_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 _EVENT = struct.Struct("=Hi")
 
 
-# -- making ------------------------------------------------------------------------------------------------
+# -- making ----------------------------------------------------------------------------------------
 
 
 def make_context(max_sockets: int) -> Context:
-    """A context of its own, never the process's shared one: it can be ended without asking anybody."""
+    """A context of its own, never the process's shared one: it can be ended at any time."""
     context = Context(io_threads=1)
     context.max_sockets = max_sockets
     return context
@@ -46,7 +48,8 @@ def make_socket(context: Context, kind: int, endpoint: str, limit: int) -> Socke
         context: Its context.
         kind: zmq.PUSH and so on.
         endpoint: Where it will be bound or connected.
-        limit: Bytes of a frame that it takes at most; a peer that sends a larger one is disconnected.
+        limit: Bytes of a frame that it takes at most; a peer that sends a larger one is
+            disconnected.
     """
     socket = context.socket(kind)
     socket.linger = 0
@@ -55,27 +58,27 @@ def make_socket(context: Context, kind: int, endpoint: str, limit: int) -> Socke
     socket.copy_threshold = LARGE
     if endpoint.startswith("tcp:"):
         socket.ipv6 = "[" in endpoint
-        # a machine that vanishes says nothing: ask for it, so that its end is seen
+        # a machine that vanishes sends nothing: keep-alive makes its end visible
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 30
         socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = 10, 3
     return socket
 
 
 def make_peers_unpredictable() -> None:
-    """Let the next ROUTER number its peers from a number that nobody can guess.
+    """Let the next ROUTER number its peers from a number that cannot be guessed.
 
-    Otherwise they are the same in every process, since ZMQ takes the C library's unseeded `rand`. A front end that
-    gives itself a number which another one gets later makes ZMQ abort the process.
+    Otherwise they are the same in every process, since ZMQ takes the C library's unseeded `rand`. A
+    front end that gives itself a number which another one gets later makes ZMQ abort the process.
     """
     ctypes.CDLL(None).srand(secrets.randbits(32))
 
 
 def use_as_server(socket: Socket, pair: KeyPair) -> None:
-    """Let in only those who know the public key, and whom the context's gatekeeper lets pass."""
+    """Accept only peers that know the public key and that the context's gatekeeper accepts."""
     socket.curve_secretkey = pair.secret
     socket.curve_server = True
     socket.zap_domain = ZAP_DOMAIN.encode()
-    socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without a gatekeeper nobody gets in, rather than everybody
+    socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without a gatekeeper no peer is accepted, rather than every peer
 
 
 def use_as_client(socket: Socket, server_key: bytes, pair: KeyPair) -> None:
@@ -96,7 +99,7 @@ def make_selector() -> selectors.EpollSelector:
     return cast(selectors.EpollSelector, selector)  # or KqueueSelector, which is used alike
 
 
-# -- messages ----------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 def check_message(frames: Sequence[Frame], limit: int) -> None:
@@ -124,10 +127,11 @@ def check_message(frames: Sequence[Frame], limit: int) -> None:
 
 
 def send_frames(socket: Socket, frames: Sequence[Frame]) -> None:
-    """Send a message. Frames from the socket's `copy_threshold` on are kept alive until they have left.
+    """Send a message. Frames from the socket's `copy_threshold` on are kept alive until they have
+    left.
 
     Raises:
-        zmq.Again: nobody is there to get it; nothing was sent.
+        zmq.Again: no peer is connected; nothing was sent.
     """
     last = len(frames) - 1
     for n, frame in enumerate(frames):
@@ -148,7 +152,7 @@ def receive_frames(socket: Socket) -> list[Frame]:
             return frames
 
 
-# -- events ------------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------
 
 
 def milliseconds_until(deadline: float) -> int:
@@ -174,7 +178,9 @@ class Monitor:
             raise
 
     def read(self) -> list[tuple[int, int]]:
-        """Events that have come, each with its value: often a connection's file descriptor. Never waits."""
+        """Events that have come, each with its value: often a connection's file descriptor. Never
+        waits.
+        """
         events: list[tuple[int, int]] = []
         while True:
             try:
@@ -192,5 +198,5 @@ class Monitor:
     def close(self) -> None:
         """Let go. Before the monitored socket is closed at once, and at any time after it was."""
         if not self._monitored.closed:
-            self._monitored.disable_monitor()  # first: ZMQ's own thread would wait for ever to tell nobody
+            self._monitored.disable_monitor()  # first: ZMQ's own thread would wait for ever for a reader
         self.socket.close()

@@ -19,8 +19,9 @@ from enginecore_zmq.settings import ZmqSettings
 class ZmqTransport(Transport):
     """Carries messages between processes through ZMQ sockets.
 
-    An address is {"endpoint": ...}. If the engine core made fresh keys there are "keys" too, all that a front end
-    needs: whoever has them gets in. If `curve` names keys the endpoint alone will do, and may be written by hand.
+    An address is {"endpoint": ...}. If the engine core made fresh keys there are "keys" too, all
+    that a front end needs: they grant access. If `curve` names keys the endpoint alone will do, and
+    may be written by hand.
     """
 
     def __init__(self, settings: ZmqSettings) -> None:

@@ -128,9 +128,9 @@ def transport_keys():
     """Keys that are well-formed."""
     from enginecore_zmq.keys import fresh_keys
 
-    told = fresh_keys().told
-    assert told is not None
-    return told.to_plain()
+    issued = fresh_keys().issued
+    assert issued is not None
+    return issued.to_plain()
 
 
 def test_an_address_that_is_taken_is_refused_and_leaves_nothing(directory):
