@@ -8,14 +8,14 @@ from typing import Any
 
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
 from enginecore.processes import Parent
-from enginecore_torch.multiproc.control import Ready
 from enginecore_torch.multiproc.worker import run
+from enginecore_torch.rank import Rank, RankInfo
 
 SECONDS = 0.010
 
 
-class SleepingRank:
-    """Fills `Rank`. A stage begins its step when the stage before it has ended the same step."""
+class SleepingRank(Rank):
+    """A stage begins its step when the stage before it has ended the same step."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         self._stage, self._stages = payload["rank"], payload["settings"]["pipeline_parallel_size"]
@@ -23,22 +23,24 @@ class SleepingRank:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self._directory / f"stage-{self._stage}"))
 
-    def ready(self) -> Ready:
-        """Nothing was loaded."""
-        return Ready("float32", "cpu", 1)
+    @property
+    def info(self) -> RankInfo:
+        return RankInfo("float32", "cpu", {f"model.layers.{self._stage}": 1})
 
-    def measure(self) -> int:
-        """No matter."""
+    def measure_free_memory(self) -> int:
         return 1
 
-    def initialize(self, num_blocks: int) -> None:
+    def initialize_kv_cache(self, num_blocks: int) -> None:
         """There is no KV cache."""
 
-    def learn(self, step: int, token_ids: list[int]) -> None:
-        """It has no use for them."""
+    def fill_tokens(self, step: int, token_ids: list[int]) -> None:
+        """Tokens are not read."""
 
-    def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
-        """A token for everybody, after a while."""
+    def sample_tokens(self, step: int) -> ModelRunnerOutput | None:
+        raise NotImplementedError("the benchmark defers no sampling")
+
+    def execute_model(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
+        """Answer each request with a token, after a while."""
         if self._stage:
             self._socket.recv(1)
         time.sleep(SECONDS)
@@ -49,7 +51,6 @@ class SleepingRank:
         return ModelRunnerOutput(step=plan.step, request_ids=ids, sampled_token_ids=[[1]] * len(ids))
 
     def call(self, method: str, args: Sequence[Any]) -> Any:
-        """There are no methods."""
         raise AttributeError(method)
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
-from enginecore_torch.multiproc.control import Ready
 from enginecore_torch.multiproc.worker import run
+from enginecore_torch.parallel.layout import Layout, split
+from enginecore_torch.rank import Rank, RankInfo, is_deferred
 
 FAULTS = "FAKE_WORKER_FAULTS"
 DEVICE = "FAKE_WORKER_DEVICE"
@@ -43,30 +44,47 @@ def misbehave(what: str) -> None:
         time.sleep(1000)
 
 
-class FakeRank:
+NUM_LAYERS = 3
+
+
+class FakeRank(Rank):
     """Answers each scheduled request with a token that names the order."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         self.rank: int = payload["rank"]
         settings = payload["settings"]
-        self.answers = self.rank == settings["tensor_parallel_size"] * (settings["pipeline_parallel_size"] - 1)
+        layout = Layout(settings["tensor_parallel_size"], settings["pipeline_parallel_size"])
+        self.layers = split(NUM_LAYERS, layout.pipeline)[layout.stage_of(self.rank)]
+        self.answers = self.rank == layout.output_rank
         self.learned: list[Any] = []
+        self.deferred: dict[int, SchedulerOutput] = {}
 
-    def ready(self) -> Ready:
-        return Ready("float32", os.environ.get(DEVICE, "cpu").replace("N", str(self.rank)), 1000 + self.rank)
+    @property
+    def info(self) -> RankInfo:
+        device = os.environ.get(DEVICE, "cpu").replace("N", str(self.rank))
+        return RankInfo("float32", device, {f"model.layers.{layer}": 1000 + self.rank for layer in self.layers})
 
-    def measure(self) -> int:
+    def measure_free_memory(self) -> int:
         return 1_000_000 - self.rank
 
-    def initialize(self, num_blocks: int) -> None:
+    def initialize_kv_cache(self, num_blocks: int) -> None:
         pass
 
-    def learn(self, step: int, token_ids: list[int]) -> None:
+    def fill_tokens(self, step: int, token_ids: list[int]) -> None:
         self.learned.append([step, token_ids])
 
-    def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
+    def execute_model(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
         misbehave(plan.extensions.get("faults", {}).get(str(self.rank), ""))
         time.sleep(plan.extensions.get("seconds", 0.0))
+        if is_deferred(plan):
+            self.deferred[plan.step] = plan
+            return None
+        return self.output_of(plan)
+
+    def sample_tokens(self, step: int) -> ModelRunnerOutput | None:
+        return self.output_of(self.deferred.pop(step))
+
+    def output_of(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
         if not self.answers:
             return None
         ids = list(plan.num_scheduled_tokens)
@@ -106,7 +124,7 @@ def main(payload: Mapping[str, Any], parent: Any) -> int:
 
 def real(payload: Mapping[str, Any], parent: Any) -> int:
     """The real worker, whose steps fail where the plan says so: rank by rank, while its peers wait for it."""
-    from enginecore_torch.rank import load_rank
+    from enginecore_torch.multiproc.loading import load_rank
     from enginecore_torch.runner import ModelRunner
 
     def load() -> Any:
@@ -118,14 +136,14 @@ def real(payload: Mapping[str, Any], parent: Any) -> int:
             return forward(self, inputs)
 
         faults: dict[str, str] = {}
-        execute = rank.execute
+        execute = rank.execute_model
 
         def noting(plan: SchedulerOutput) -> ModelRunnerOutput | None:
             faults.update(plan.extensions.get("faults", {}))
             return execute(plan)
 
         ModelRunner._forward = failing  # type: ignore[method-assign]
-        rank.execute = noting  # type: ignore[method-assign]
+        rank.execute_model = noting  # type: ignore[method-assign]
         return rank
 
     return run(payload, parent, load)
@@ -163,7 +181,7 @@ def skewed(payload: Mapping[str, Any], parent: Any) -> int:
 
     import torch
 
-    from enginecore_torch.rank import load_rank
+    from enginecore_torch.multiproc.loading import load_rank
 
     rank = payload["rank"]
     monotonic, wall = time.monotonic, time.time
@@ -174,8 +192,8 @@ def skewed(payload: Mapping[str, Any], parent: Any) -> int:
         loaded = load_rank(payload)
         random.seed(rank)
         torch.manual_seed(rank)
-        free = loaded.measure()
-        loaded.measure = lambda: free // (1 + rank)  # type: ignore[method-assign]
+        free = loaded.measure_free_memory()
+        loaded.measure_free_memory = lambda: free // (1 + rank)  # type: ignore[method-assign]
         return loaded
 
     return run(payload, parent, load)

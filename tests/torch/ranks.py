@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from enginecore_torch.loading import load_runner
+from enginecore_torch.model_rank import ModelRank
 from enginecore_torch.parallel.layout import Layout, shard_of
 from enginecore_torch.settings import SingleExecutorSettings
 from tests.torch.tiny import make_context
@@ -66,41 +66,47 @@ class Ranks:
             (stage, place): queue.Queue() for stage in range(pipeline + 1) for place in range(tensor)
         }
         made = make_context(**context)
-        self.runners = []
-        for rank in range(self.layout.num_ranks):
-            stage, place = self.layout.stage_of(rank), rank % tensor
+        self.ranks = []
+        for number in range(self.layout.num_ranks):
+            stage, place = self.layout.stage_of(number), number % tensor
             communicator = ThreadCommunicator(meetings[stage], place, pipes[stage, place], pipes[stage + 1, place])
-            self.runners.append(
-                load_runner(
+            self.ranks.append(
+                ModelRank.load(
                     SingleExecutorSettings(**(settings or {})),
                     made,
                     source,
                     torch.float32,
                     torch.device("cpu"),
-                    shard_of(source.config, self.layout, rank),
+                    shard_of(source.config, self.layout, number),
                     communicator,
                 )
             )
         self.pool = ThreadPoolExecutor(self.layout.num_ranks)
-        self.told = []
-        for runner in self.runners:
-            runner.initialize_kv_cache(num_blocks)
+        self.sampled = []
+        list(self.pool.map(lambda rank: rank.initialize_kv_cache(num_blocks), self.ranks))  # they run a token together
 
     def execute_model(self, plan):
-        told, self.told = self.told, []
-        running = [self.pool.submit(self._run, runner, told, plan) for runner in self.runners]
+        sampled, self.sampled = self.sampled, []
+        return self._on_all(plan.step, lambda rank: self._execute(rank, sampled, plan))
+
+    def sample_tokens(self, step, grammar):
+        return self._on_all(step, lambda rank: rank.sample_tokens(step))
+
+    def _on_all(self, step, run):
+        running = [self.pool.submit(run, rank) for rank in self.ranks]
         outputs = [future.result(timeout=PATIENCE) for future in running]
         output = outputs[self.layout.output_rank]
-        self.told = [(plan.step, [tokens[0] if tokens else 0 for tokens in output.sampled_token_ids])]
+        if output is not None:
+            self.sampled.append((step, [tokens[0] if tokens else 0 for tokens in output.sampled_token_ids]))
         future: Future[Any] = Future()
         future.set_result(output)
         return future
 
     @staticmethod
-    def _run(runner, told, plan):
-        for step, token_ids in told:
-            runner.learn(step, token_ids)
-        return runner.execute(plan)
+    def _execute(rank, sampled, plan):
+        for step, token_ids in sampled:
+            rank.fill_tokens(step, token_ids)
+        return rank.execute_model(plan)
 
     def shutdown(self):
         self.pool.shutdown()

@@ -6,16 +6,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginecore_torch.attention.interface import AttentionBatch, AttentionShape
-from enginecore_torch.backends import make_backends
+from enginecore_torch.attention.interface import AttentionBatch, AttentionNeeds
+from enginecore_torch.attention.native import NativeAttention
+from enginecore_torch.attention.sdpa import TorchAttention
 
 CPU = torch.device("cpu")
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 3e-2}
 
 
 def make_backend(name, *, heads=6, kv_heads=2, head_dim=16, block_size=8, dtype=torch.float32):
-    shape = AttentionShape(heads, kv_heads, head_dim, block_size, dtype, CPU)
-    return make_backends(name, "torch", shape)[0], shape
+    needs = AttentionNeeds(
+        num_heads=heads, num_kv_heads=kv_heads, head_dim=head_dim, block_size=block_size, dtype=dtype, device=CPU
+    )
+    return {"native": NativeAttention, "torch": TorchAttention}[name](needs), needs
 
 
 class Requests:

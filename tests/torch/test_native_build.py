@@ -7,12 +7,17 @@ import pytest
 import torch
 
 from enginecore.errors import ConfigurationError
-from enginecore_torch.attention.interface import AttentionShape
-from enginecore_torch.backends import make_backends
+from enginecore_torch.attention.choice import choose_attention
+from enginecore_torch.attention.interface import AttentionNeeds
 from enginecore_torch.native.build import load_kernels
+from enginecore_torch.ops.choice import choose_ops
 
 CPU = torch.device("cpu")
-SHAPE = AttentionShape(4, 2, 16, 16, torch.float32, CPU)
+NEEDS = AttentionNeeds(num_heads=4, num_kv_heads=2, head_dim=16, block_size=16, dtype=torch.float32, device=CPU)
+
+
+def ops_for(choice):
+    return type(choose_ops(choice, torch.float32, CPU)).__name__
 
 
 @pytest.fixture
@@ -104,14 +109,13 @@ def test_another_compiler_is_another_library(cache, tmp_path, monkeypatch):
 def test_without_a_working_compiler_native_is_an_error_and_auto_is_torch(cache, monkeypatch, caplog, compiler, message):
     monkeypatch.setenv("CC", compiler)
     with pytest.raises(ConfigurationError, match=message):
-        make_backends("native", "torch", SHAPE)
+        choose_attention("native", NEEDS)
     with pytest.raises(ConfigurationError, match=message):
-        make_backends("auto", "native", SHAPE)
+        ops_for("native")
     with caplog.at_level(logging.WARNING):
-        attention, ops = make_backends("auto", "auto", SHAPE)
-    assert (attention.name, type(ops).__name__) == ("torch", "TorchOps")
-    assert len(caplog.records) == 1
-    assert message in caplog.text
+        assert choose_attention("auto", NEEDS).name == "torch"
+        assert ops_for("auto") == "TorchOps"
+    assert [message in record.message for record in caplog.records] == [True, True]
     assert not list(cache.rglob("*"))
 
 
@@ -131,10 +135,10 @@ def test_what_cannot_be_loaded_is_compiled_again(cache, tmp_path, monkeypatch, c
 def test_what_can_never_be_loaded_is_an_error_for_native_and_torch_for_auto(cache, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("CC", make_compiler(tmp_path / "broken-cc", f'[ "$1" = --version ] && exit; {WRITE_TEXT}'))
     with pytest.raises(ConfigurationError, match=r"cannot be kept or loaded: .*kernels\.so"):
-        make_backends("native", "torch", SHAPE)
+        choose_attention("native", NEEDS)
     with caplog.at_level(logging.WARNING):
-        assert make_backends("auto", "auto", SHAPE)[0].name == "torch"
-    assert "going on with torch" in caplog.text
+        assert choose_attention("auto", NEEDS).name == "torch"
+    assert "attention: torch" in caplog.text
 
 
 def test_a_compiler_that_cannot_be_run_is_named(cache, tmp_path, monkeypatch):
@@ -153,9 +157,12 @@ def test_where_the_cache_cannot_be_written_the_kernels_are_compiled_at_every_sta
 
 
 def test_choices_are_independent(cache):
-    assert make_backends("native", "torch", SHAPE)[0].name == "native"
-    assert type(make_backends("torch", "native", SHAPE)[1]).__name__ == "NativeOps"
-    assert make_backends("auto", "auto", SHAPE)[0].name == "native"
+    assert [choose_attention(choice, NEEDS).name for choice in ("native", "torch", "auto")] == [
+        "native",
+        "torch",
+        "native",
+    ]
+    assert [ops_for(choice) for choice in ("native", "torch", "auto")] == ["NativeOps", "TorchOps", "NativeOps"]
 
 
 def test_types_that_the_kernels_do_not_store_are_refused(cache):

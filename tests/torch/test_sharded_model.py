@@ -103,11 +103,11 @@ def test_a_token_that_comes_late_does_not_touch_the_slot_s_next_request(drivers)
     driver = drivers(model, 1, 2, max_num_seqs=1)
     driver.add("old", prompt_of(4))
     driver.step({"old": 4})
-    late, driver.executor.told = driver.executor.told, []
+    late, driver.executor.sampled = driver.executor.sampled, []
     driver.finish("old")
     driver.add("new", prompt_of(9))
     driver.step({"new": 5})
-    driver.executor.told = [*late, *driver.executor.told]
+    driver.executor.sampled = [*late, *driver.executor.sampled]
     assert driver.generate("new", 6) == hf_greedy(model, prompt_of(9), 6)
 
 

@@ -251,12 +251,12 @@ def test_a_request_without_blocks_for_its_tokens_fails_the_step(executor):
 # -- the rest of the interface ---------------------------------------------------------------------
 
 
-def test_sampling_apart_is_never_wanted(executor):
-    with pytest.raises(EngineCoreError, match="step 4 does not wait for sampling"):
+def test_a_step_that_was_not_deferred_cannot_be_sampled(executor):
+    with pytest.raises(EngineCoreError, match="step 4 does not wait to be sampled"):
         executor.sample_tokens(4, None).result(timeout=0)
 
 
-@pytest.mark.parametrize("method", ["no_such_method", "_forward", "execute", "dummy_run", "initialize_kv_cache"])
+@pytest.mark.parametrize("method", ["no_such_method", "_forward", "execute_model", "dummy_run", "initialize_kv_cache"])
 def test_collective_rpc_names_what_it_does_not_know(executor, method):
     with pytest.raises(AttributeError, match=method):
         executor.collective_rpc(method)

@@ -19,6 +19,7 @@ import pytest
 from enginecore.errors import EngineCoreError, EngineDeadError, RemoteError
 from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import SchedulerOutput
+from enginecore_torch.multiproc.control import RunStep
 from enginecore_torch.multiproc.executor import MultiprocExecutor
 from enginecore_torch.multiproc.workers import WorkerGroup
 from enginecore_torch.settings import MultiprocExecutorSettings
@@ -326,18 +327,22 @@ def test_a_stopped_rank_is_a_stalled_one_also_for_plans_that_fill_its_socket(sta
     check_dead(executor, told, "execute_timeout")
 
 
+def order(scheduled):
+    return lambda number: RunStep(number, scheduled, [])
+
+
 def test_a_step_is_timed_from_the_end_of_the_one_before():
     seconds = [0.0]
     payload = {"settings": {"tensor_parallel_size": 1, "pipeline_parallel_size": 1}}
-    group = WorkerGroup(FAKE, payload, 1, step_timeout=100.0, heard=lambda output: None, now=lambda: seconds[0])
+    group = WorkerGroup(FAKE, payload, 1, step_timeout=100.0, on_output=lambda output: None, now=lambda: seconds[0])
     try:
         group.await_ready(PATIENCE)
-        first, second = (group.send_step(plan(step, seconds=0.3), []) for step in range(2))
+        first, second = (group.send_step(order(plan(step, seconds=0.3))) for step in range(2))
         seconds[0] = 99.0
         first.result(PATIENCE)
         seconds[0] = 150.0
         second.result(PATIENCE)
-        hanging = group.send_step(plan(3, faults={"0": "sleep"}), [])
+        hanging = group.send_step(order(plan(3, faults={"0": "sleep"})))
         seconds[0] = 251.0
         with pytest.raises(EngineDeadError, match="execute_timeout = 100 seconds"):
             hanging.result(PATIENCE)

@@ -104,8 +104,8 @@ def hf_greedy(model, prompt, count):
 class Driver:
     """Plans steps by hand and keeps the books of blocks and tokens."""
 
-    def __init__(self, executor, block_ids, block_size):
-        self.executor, self.block_size = executor, block_size
+    def __init__(self, executor, block_ids, block_size, *, defer=False):
+        self.executor, self.block_size, self.defer = executor, block_size, defer
         self.free = list(block_ids)
         self.tokens, self.blocks, self.computed, self.known = {}, {}, {}, {}
         self.prompts, self.finished, self.preempted, self.step_number = {}, [], [], 0
@@ -130,6 +130,11 @@ class Driver:
 
     def step(self, counts):
         """One step; returns the runner's output."""
+        answer = self.submit(counts).result(timeout=0)
+        return self.settle(self.step_number - 1 if answer is None else answer)
+
+    def submit(self, counts):
+        """Submit one step; the future of its answer, which is None where its sampling is deferred."""
         new, deltas = [], []
         for request_id, count in counts.items():
             held = self.blocks.setdefault(request_id, [])
@@ -157,14 +162,20 @@ class Driver:
                 )
         plan = SchedulerOutput(
             step=self.step_number, num_scheduled_tokens=dict(counts), new_requests=new, deltas=deltas,
-            finished_ids=self.finished, preempted_ids=self.preempted,
+            finished_ids=self.finished, preempted_ids=self.preempted, defer_sampling=self.defer,
         )  # fmt: skip
         self.step_number, self.finished, self.preempted = self.step_number + 1, [], []
-        output = self.executor.execute_model(plan).result(timeout=0)
+        answer = self.executor.execute_model(plan)
         for request_id, count in counts.items():
             self.computed[request_id] += count
+        return answer
+
+    def settle(self, answer):
+        """Take in an output, or sample the step of this number; returns the output."""
+        output = self.executor.sample_tokens(answer, None).result(timeout=0) if isinstance(answer, int) else answer
         for request_id, sampled in zip(output.request_ids, output.sampled_token_ids, strict=True):
-            self.tokens[request_id] += sampled
+            if request_id in self.known:
+                self.tokens[request_id] += sampled
         return output
 
     def left(self, request_id):

@@ -1,4 +1,4 @@
-"""What the worker knows of its requests, in arrays by slot, and how a step's flat batch is made from them.
+"""InputBatch: a rank's requests in arrays by slot, from which the flat batch of a step is made.
 
 Arrays are allocated once; a step of pure decodes is a handful of numpy calls, whatever the number of requests.
 """
@@ -41,17 +41,17 @@ class StepInputs:
 
 @dataclass(frozen=True, slots=True)
 class SampledRows:
-    """Where a step's sampled tokens belong, whenever they come. A slot that was given away since takes none.
+    """Where a step's sampled tokens belong, whenever they come. A slot that has another request by then takes none.
 
     Attributes:
         slots: int64 [sampled].
         places: int64 [sampled]: of the new token in each request.
-        tenants: int64 [sampled]: who had the slot.
+        generations: int64 [sampled]: of the slots then.
     """
 
     slots: np.ndarray
     places: np.ndarray
-    tenants: np.ndarray
+    generations: np.ndarray
 
 
 class InputBatch:
@@ -66,7 +66,7 @@ class InputBatch:
         # a token sampled at the very end of the context is still stored
         self._token_ids = np.zeros((max_num_seqs, max_model_len + 1), np.int32)
         self._block_tables = np.zeros((max_num_seqs, self.blocks_for(max_model_len)), np.int32)
-        self._num_blocks, self._num_computed, self._num_tokens, self._num_prompt, self._tenants = (
+        self._num_blocks, self._num_computed, self._num_tokens, self._num_prompt, self._generations = (
             np.zeros(max_num_seqs, np.int64) for _ in range(5)
         )
         self._temperature, self._top_p = (np.zeros(max_num_seqs, np.float32) for _ in range(2))
@@ -96,7 +96,7 @@ class InputBatch:
         if not self._free_slots:
             raise StepError(f"the plan holds more than max_num_seqs = {len(self._ending)} requests")
         slot = self._slot_of[request.request_id] = self._free_slots.pop()
-        self._tenants[slot] += 1
+        self._generations[slot] += 1
         self._token_ids[slot, : len(request.token_ids)] = request.token_ids
         self._num_tokens[slot] = len(request.token_ids)
         self._num_prompt[slot] = request.num_prompt_tokens
@@ -227,11 +227,11 @@ class InputBatch:
     def grow(self, inputs: StepInputs) -> SampledRows:
         """Every sampled request is longer by one token, whose value `fill` gives."""
         slots = inputs.sampled_slots
-        rows = SampledRows(slots, self._num_tokens[slots], self._tenants[slots])
+        rows = SampledRows(slots, self._num_tokens[slots], self._generations[slots])
         self._num_tokens[slots] += 1
         return rows
 
     def fill(self, rows: SampledRows, token_ids: list[int]) -> None:
         """Store the sampled tokens: they are inputs of steps to come."""
-        held = self._tenants[rows.slots] == rows.tenants
+        held = self._generations[rows.slots] == rows.generations
         self._token_ids[rows.slots[held], rows.places[held]] = np.array(token_ids, np.int32)[held]

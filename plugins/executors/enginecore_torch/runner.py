@@ -1,6 +1,7 @@
-"""Runs steps: plan in, sampled tokens out."""
+"""ModelRunner: executes the steps of one rank, plan in, sampled tokens out."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,14 @@ import torch
 from enginecore.errors import InvalidRequestError, StepError
 from enginecore.messages import ModelRunnerOutput, NewRequestData, PositionLogprobs, SchedulerOutput
 from enginecore.sampling import SamplingParams
-from enginecore_torch.attention.interface import AttentionBackend
 from enginecore_torch.device import memory_usage
 from enginecore_torch.input_batch import InputBatch, SampledRows, StepInputs
-from enginecore_torch.models.architectures import Model
+from enginecore_torch.models.interface import Model
 from enginecore_torch.parallel.communicator import Communicator
 from enginecore_torch.parallel.layout import Shard
 from enginecore_torch.profiling import Profiler
-from enginecore_torch.sampler import Sampled, sample
+from enginecore_torch.rank import is_deferred
+from enginecore_torch.sampler import Sampled, SamplingBatch, sample
 
 BAD_LOGITS = "the model gave no usable logits for this request (not a number, or every token is banned)"
 
@@ -25,13 +26,33 @@ REMOTE_METHODS = ("attention_backend", "memory_usage", "num_requests", "start_pr
 """What `collective_rpc` reaches."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnsampledStep:
+    """A step after its forward pass: all that sampling needs, whatever becomes of its requests meanwhile.
+
+    Attributes:
+        step: Number of the plan.
+        errors: Messages by id of requests that were refused.
+        sampled_ids: Requests whose next token is sampled, in order of the rows.
+        hidden: [rows, hidden]: their hidden states.
+        sampling: How the rows are sampled; None: all are plainly greedy.
+        rows: Where their tokens belong.
+    """
+
+    step: int
+    errors: dict[str, str]
+    sampled_ids: list[str]
+    hidden: torch.Tensor
+    sampling: SamplingBatch | None
+    rows: SampledRows
+
+
 class ModelRunner:
     """One rank's share of the model, its KV cache, and its requests. All ranks run the same plans in the same order."""
 
     def __init__(
         self,
         model: Model,
-        attention: AttentionBackend,
         batch: InputBatch,
         device: torch.device,
         *,
@@ -39,14 +60,15 @@ class ModelRunner:
         communicator: Communicator,
     ) -> None:
         self._model = model
-        self._attention = attention
+        self._attention = model.attention
         self._batch = batch
         self._device = device
         self._shard = shard
         self._communicator = communicator
         self._kv_caches: list[Any] = []
         self._num_blocks = 0
-        self._untold: dict[int, SampledRows] = {}  # by step: rows whose tokens the last stage knows
+        self._unsampled: dict[int, UnsampledStep | ModelRunnerOutput] = {}  # by step, on the last stage
+        self._unfilled: dict[int, SampledRows] = {}  # by step: rows whose tokens the last stage knows
         self._profiler = Profiler(shard.rank, device)
 
     @property
@@ -70,7 +92,7 @@ class ModelRunner:
         return len(self._batch)
 
     def memory_usage(self) -> dict[str, int]:
-        """Bytes: what this rank's process holds, and what its KV cache takes; see `device.memory_usage`."""
+        """Bytes that this rank's process holds, and that its KV cache takes; see `device.memory_usage`."""
         layers = len(self._kv_caches)
         return {**memory_usage(self._device), "kv_cache": self._num_blocks * layers * self.page_size_bytes}
 
@@ -86,8 +108,8 @@ class ModelRunner:
         """Write what was recorded; the path of the file."""
         return self._profiler.stop()
 
-    def close(self) -> None:
-        """End what outlives an object that is merely dropped."""
+    def shutdown(self) -> None:
+        """Release what outlives an object that is merely dropped."""
         self._profiler.close()
 
     @torch.inference_mode()
@@ -105,21 +127,46 @@ class ModelRunner:
             for number, length in enumerate(lengths)
         ]
         counts = {request.request_id: len(request.token_ids) for request in requests}
-        self.execute(SchedulerOutput(step=-1, new_requests=requests, num_scheduled_tokens=counts))
-        self.execute(SchedulerOutput(step=-1, finished_ids=list(counts)))
-        self._untold.clear()
+        self.execute_model(SchedulerOutput(step=-1, new_requests=requests, num_scheduled_tokens=counts))
+        self.execute_model(SchedulerOutput(step=-1, finished_ids=list(counts)))
+        self._unfilled.clear()
 
-    def learn(self, step: int, token_ids: list[int]) -> None:
-        """What the last stage sampled in a step, in order of its rows. Comes before any step that computes them."""
-        if (rows := self._untold.pop(step, None)) is not None:
+    def fill_tokens(self, step: int, token_ids: list[int]) -> None:
+        """Take the tokens that the last stage sampled in a step, in order of its rows. Comes before any step that
+        computes them.
+        """
+        if (rows := self._unfilled.pop(step, None)) is not None:
             self._batch.fill(rows, token_ids)
 
     @torch.inference_mode()
-    def execute(self, scheduled: SchedulerOutput) -> ModelRunnerOutput | None:
-        """One step. None: another rank has the answer.
+    def execute_model(self, scheduled: SchedulerOutput) -> ModelRunnerOutput | None:
+        """One step. None: another rank has the output, or the step waits for `sample_tokens`.
 
         Raises:
             StepError: the plan contradicts what the worker knows.
+        """
+        done = self._run_forward(scheduled)
+        if done is not None and is_deferred(scheduled):
+            self._unsampled[scheduled.step] = done
+            return None
+        return self._sample_step(done) if isinstance(done, UnsampledStep) else done
+
+    @torch.inference_mode()
+    def sample_tokens(self, step: int) -> ModelRunnerOutput | None:
+        """Sample a step whose plan deferred it. None: another rank has the output.
+
+        Raises:
+            StepError: no such step waits to be sampled.
+        """
+        if not self._shard.is_last:
+            return None
+        if (done := self._unsampled.pop(step, None)) is None:
+            raise StepError(f"step {step} does not wait to be sampled; waiting are {list(self._unsampled)}")
+        return self._sample_step(done) if isinstance(done, UnsampledStep) else done
+
+    def _run_forward(self, scheduled: SchedulerOutput) -> UnsampledStep | ModelRunnerOutput | None:
+        """Update the requests and run the forward pass. An output: nothing was to be computed. None: the next stage
+        goes on.
         """
         errors = self._update_requests(scheduled)
         counts = {name: n for name, n in scheduled.num_scheduled_tokens.items() if name not in errors}
@@ -129,13 +176,16 @@ class ModelRunner:
         hidden = self._forward(inputs)
         self._batch.advance(inputs)
         if hidden is None:
-            self._untold[scheduled.step] = self._batch.grow(inputs)
+            self._unfilled[scheduled.step] = self._batch.grow(inputs)
             return None
-        sampled = self._sample(inputs, hidden)
-        rows = self._batch.grow(inputs)
+        sampling = self._batch.sampling(inputs)
+        return UnsampledStep(scheduled.step, errors, inputs.sampled_ids, hidden, sampling, self._batch.grow(inputs))
+
+    def _sample_step(self, done: UnsampledStep) -> ModelRunnerOutput | None:
+        sampled = self._sample(done)
         if self._shard.is_first:
-            self._batch.fill(rows, self._shared(sampled, len(hidden)))
-        return None if sampled is None else _answer(scheduled.step, inputs, sampled, errors)
+            self._batch.fill(done.rows, self._shared(sampled, len(done.hidden)))
+        return None if sampled is None else _answer(done, sampled)
 
     def _update_requests(self, scheduled: SchedulerOutput) -> dict[str, str]:
         """What is gone applies before what is new. Returns an error per request that is refused."""
@@ -174,11 +224,11 @@ class ModelRunner:
         self._communicator.receive(residual)
         return residual
 
-    def _sample(self, inputs: StepInputs, hidden: torch.Tensor) -> Sampled | None:
+    def _sample(self, done: UnsampledStep) -> Sampled | None:
         """The chosen tokens, on the first rank of the last stage; None on its others."""
-        if not len(hidden):
+        if not len(done.hidden):
             return Sampled([], [], {}) if self._shard.leads else None
-        logits, batch = self._model.compute_logits(hidden), self._batch.sampling(inputs)
+        logits, batch = self._model.compute_logits(done.hidden), done.sampling
         if not self._shard.is_shared:
             return sample(logits, batch)
         if batch is None:
@@ -209,11 +259,13 @@ class ModelRunner:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
 
 
-def _answer(step: int, inputs: StepInputs, sampled: Sampled, errors: dict[str, str]) -> ModelRunnerOutput:
-    ids = inputs.sampled_ids
+def _answer(done: UnsampledStep, sampled: Sampled) -> ModelRunnerOutput:
+    ids, errors = done.sampled_ids, dict(done.errors)
     logprobs: dict[str, list[PositionLogprobs]] = {ids[row]: [entry] for row, entry in sampled.logprobs.items()}
     tokens = [[token] for token in sampled.token_ids]
     for row in sampled.bad_rows:
         errors[ids[row]] = BAD_LOGITS
         tokens[row] = []
-    return ModelRunnerOutput(step=step, request_ids=ids, sampled_token_ids=tokens, logprobs=logprobs, errors=errors)
+    return ModelRunnerOutput(
+        step=done.step, request_ids=ids, sampled_token_ids=tokens, logprobs=logprobs, errors=errors
+    )

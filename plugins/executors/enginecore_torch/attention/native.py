@@ -1,4 +1,4 @@
-"""Attention in C: reads the paged KV cache in place, for decodes and prompts alike, whatever is cached of them."""
+"""Attention in C, which reads the paged KV cache in place, for decodes and prompts alike."""
 
 import ctypes
 import math
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from enginecore_torch.attention.interface import AttentionBatch, AttentionShape
-from enginecore_torch.native.build import declare
+from enginecore_torch.attention.interface import AttentionBackend, AttentionBatch, AttentionNeeds
+from enginecore_torch.native.build import STORAGE_FLAGS, declare, load_kernels
 
 PARALLEL_FROM = 1 << 17
 """Products of a query and a key element, per layer; below, waking threads costs more than it saves."""
@@ -33,22 +33,23 @@ class _StepStruct(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class NativeStep:
     """The kernel's view of a step, and the arrays that it points into."""
 
     struct: _StepStruct
     arrays: tuple[np.ndarray, ...]
 
 
-class NativeAttention:
-    """CPU, float32 and bfloat16. Blocks are padded to 16 tokens in memory, heads to 16 dimensions."""
+class NativeAttention(AttentionBackend):
+    """On the CPU, in float32 and bfloat16. Blocks are padded to 16 tokens in memory, heads to 16 dimensions."""
 
     name = "native"
 
-    def __init__(self, shape: AttentionShape, kernels: ctypes.CDLL) -> None:
-        self._shape = shape
+    def __init__(self, needs: AttentionNeeds) -> None:
+        super().__init__(needs)
+        kernels = load_kernels(needs.dtype, needs.device)
         self._struct = _Shape(
-            shape.num_kv_heads, shape.group_size, shape.head_dim, shape.block_size, 1 / math.sqrt(shape.head_dim)
+            needs.num_kv_heads, needs.group_size, needs.head_dim, needs.block_size, 1 / math.sqrt(needs.head_dim)
         )
         self._struct_pointer = ctypes.addressof(self._struct)
 
@@ -56,30 +57,39 @@ class NativeAttention:
             return int(declare(kernels, name, ctypes.c_void_p, result=ctypes.c_long)(self._struct_pointer))
 
         self._tile_tokens = ask("tile_tokens")
-        self._key_size = shape.num_kv_heads * ask("key_block_size")
-        self._value_size = shape.num_kv_heads * ask("value_block_size")
+        self._key_size = needs.num_kv_heads * ask("key_block_size")
+        self._value_size = needs.num_kv_heads * ask("value_block_size")
         self._attention = declare(
             kernels, "attention", *[ctypes.c_void_p] * 5, *[ctypes.c_long] * 2, *[ctypes.c_void_p] * 3
         )
 
+    @classmethod
+    def objections(cls, needs: AttentionNeeds) -> list[str]:
+        found = []
+        if needs.device.type != "cpu":
+            found.append(f"it needs the CPU, and the device is {needs.device}")
+        if needs.dtype not in STORAGE_FLAGS:
+            found.append(f"it needs float32 or bfloat16, and the dtype is {str(needs.dtype).removeprefix('torch.')}")
+        return found
+
     @property
     def page_size_bytes(self) -> int:
-        return (self._key_size + self._value_size) * self._shape.dtype.itemsize
+        return (self._key_size + self._value_size) * self.needs.dtype.itemsize
 
     def new_kv_cache(self, num_blocks: int) -> KVCache:
         return self._zeros(num_blocks * self._key_size), self._zeros(num_blocks * self._value_size)
 
     def _zeros(self, size: int) -> torch.Tensor:
         """From calloc, which touches no page: torch.zeros would write all of them now."""
-        return torch.from_numpy(np.zeros(size * self._shape.dtype.itemsize, np.uint8)).view(self._shape.dtype)
+        return torch.from_numpy(np.zeros(size * self.needs.dtype.itemsize, np.uint8)).view(self.needs.dtype)
 
-    def prepare(self, batch: AttentionBatch) -> _Step:
+    def prepare(self, batch: AttentionBatch) -> NativeStep:
         counts = np.diff(batch.query_starts)
         tiles = -(-counts // self._tile_tokens)
         requests = np.repeat(np.arange(len(counts), dtype=np.int32), tiles)
         before = np.cumsum(tiles) - tiles
         starts = ((np.arange(len(requests)) - np.repeat(before, tiles)) * self._tile_tokens).astype(np.int32)
-        work = int((counts * batch.seq_lens).sum()) * self._shape.num_heads * self._shape.head_dim
+        work = int((counts * batch.seq_lens).sum()) * self.needs.num_heads * self.needs.head_dim
         arrays = (batch.query_starts, batch.seq_lens, np.ascontiguousarray(batch.block_tables), requests, starts)
         struct = _StepStruct(
             *(array.ctypes.data for array in arrays),
@@ -87,10 +97,10 @@ class NativeAttention:
             len(requests),
             work > PARALLEL_FROM,
         )
-        return _Step(struct, arrays)
+        return NativeStep(struct, arrays)
 
     def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kv_cache: KVCache, metadata: _Step
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kv_cache: KVCache, metadata: NativeStep
     ) -> torch.Tensor:
         tokens, heads, head_dim = query.shape
         if key.stride() != value.stride() or query.stride()[1:] != (head_dim, 1) or key.stride()[1:] != (head_dim, 1):

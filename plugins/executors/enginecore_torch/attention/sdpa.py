@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from enginecore_torch.attention.interface import AttentionBatch, AttentionShape
+from enginecore_torch.attention.interface import AttentionBackend, AttentionBatch
 
 KVCache = tuple[torch.Tensor, torch.Tensor]
 """Keys and values of one layer, each [slots, num_kv_heads, head_dim]."""
@@ -44,34 +44,39 @@ class _Decodes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class GatheredStep:
+    """The metadata of a step.
+
+    Attributes:
+        new_slots: int64 [tokens]: where their keys and values are written.
+        prefills: Requests with several tokens.
+        decodes: Requests with one token; None if there are none.
+    """
+
     new_slots: torch.Tensor
     prefills: list[_Prefill]
     decodes: _Decodes | None
 
 
-class TorchAttention:
+class TorchAttention(AttentionBackend):
     """Gathers each request's keys and values and runs torch's scaled dot product attention on them."""
 
     name = "torch"
 
-    def __init__(self, shape: AttentionShape) -> None:
-        self._shape = shape
-
     @property
     def page_size_bytes(self) -> int:
-        shape = self._shape
-        return 2 * shape.block_size * shape.num_kv_heads * shape.head_dim * shape.dtype.itemsize
+        needs = self.needs
+        return 2 * needs.block_size * needs.num_kv_heads * needs.head_dim * needs.dtype.itemsize
 
     def new_kv_cache(self, num_blocks: int) -> KVCache:
-        shape = self._shape
-        size = (num_blocks * shape.block_size, shape.num_kv_heads, shape.head_dim)
+        needs = self.needs
+        size = (num_blocks * needs.block_size, needs.num_kv_heads, needs.head_dim)
         return (
-            torch.zeros(size, dtype=shape.dtype, device=shape.device),
-            torch.zeros(size, dtype=shape.dtype, device=shape.device),
+            torch.zeros(size, dtype=needs.dtype, device=needs.device),
+            torch.zeros(size, dtype=needs.dtype, device=needs.device),
         )
 
-    def prepare(self, batch: AttentionBatch) -> _Step:
+    def prepare(self, batch: AttentionBatch) -> GatheredStep:
         starts, lengths = batch.query_starts.tolist(), batch.seq_lens.tolist()
         slots = self._slots(batch, max(lengths))
         new_slots, prefills, decode_requests = [], [], []
@@ -84,22 +89,22 @@ class TorchAttention:
                 mask = self._causal_mask(count, length) if count < length else None
                 prefills.append(_Prefill(start, end, slots[request, :length], mask))
         decodes = self._decodes(batch, slots, decode_requests) if decode_requests else None
-        return _Step(torch.cat(new_slots), prefills, decodes)
+        return GatheredStep(torch.cat(new_slots), prefills, decodes)
 
     def _slots(self, batch: AttentionBatch, longest: int) -> torch.Tensor:
         """int64 [requests, longest] on the device."""
-        size = self._shape.block_size
-        tables = torch.from_numpy(batch.block_tables).to(self._shape.device, torch.int64)[:, : -(-longest // size)]
-        offsets = torch.arange(size, device=self._shape.device)
+        size = self.needs.block_size
+        tables = torch.from_numpy(batch.block_tables).to(self.needs.device, torch.int64)[:, : -(-longest // size)]
+        offsets = torch.arange(size, device=self.needs.device)
         return (tables.unsqueeze(-1) * size + offsets).flatten(1)[:, :longest]
 
     def _causal_mask(self, count: int, length: int) -> torch.Tensor:
         """The step's tokens are the last of the sequence: the diagonal ends at the bottom right."""
-        ones = torch.ones(count, length, dtype=torch.bool, device=self._shape.device)
+        ones = torch.ones(count, length, dtype=torch.bool, device=self.needs.device)
         return ones.tril(length - count)[None, None]
 
     def _decodes(self, batch: AttentionBatch, slots: torch.Tensor, requests: list[int]) -> _Decodes:
-        device = self._shape.device
+        device = self.needs.device
         rows = torch.from_numpy(batch.query_starts[requests]).to(device, torch.int64)
         lengths = torch.from_numpy(batch.seq_lens[requests]).to(device)
         longest = int(batch.seq_lens[requests].max())
@@ -109,7 +114,7 @@ class TorchAttention:
         return _Decodes(rows, torch.where(exists, own, own[:, :1]), exists[:, None, None, :])
 
     def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kv_cache: KVCache, metadata: _Step
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kv_cache: KVCache, metadata: GatheredStep
     ) -> torch.Tensor:
         keys, values = kv_cache
         keys[metadata.new_slots] = key
@@ -127,7 +132,7 @@ class TorchAttention:
     def _prefill(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        group = self._shape.group_size
+        group = self.needs.group_size
         attended = functional.scaled_dot_product_attention(
             query.transpose(0, 1).unsqueeze(0),
             keys.transpose(0, 1).repeat_interleave(group, 0).unsqueeze(0),
@@ -141,11 +146,11 @@ class TorchAttention:
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
     ) -> torch.Tensor:
         """The query heads of a group become the rows of one attention: 5 x faster on a CPU than `enable_gqa`."""
-        count, shape = len(query), self._shape
+        count, needs = len(query), self.needs
         attended = functional.scaled_dot_product_attention(
-            query.reshape(count, shape.num_kv_heads, shape.group_size, shape.head_dim),
+            query.reshape(count, needs.num_kv_heads, needs.group_size, needs.head_dim),
             keys.transpose(1, 2),
             values.transpose(1, 2),
             attn_mask=mask,
         )
-        return attended.reshape(count, shape.num_heads, shape.head_dim)
+        return attended.reshape(count, needs.num_heads, needs.head_dim)

@@ -5,10 +5,15 @@ Zen 5 cores the products of one SmolLM2-135M step in bfloat16 take, in ms (plain
 14.2 / 6.2 for 8, 37.4 / 23.4 for 64 and 173 / 154 for 512; in float32 30.2 / 9.3, 46.9 / 11.6, 128 / 43.5, 691 / 304.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch.nn import functional
+
+from enginecore_torch.models.interface import ModelContext
+from enginecore_torch.models.weights import Axis, CheckpointTensor
 
 Product = Callable[[torch.Tensor], torch.Tensor]
 """[rows, in_features] to [rows, out_features]."""
@@ -41,42 +46,59 @@ class Linear:
     """A product whose rows come from one or more checkpoint tensors, stacked.
 
     Each part is copied into its place as it arrives; with the last one the weight takes its final layout, so that no
-    more than one weight is ever held twice.
+    more than one weight is ever held twice. A rank that holds a part of the input adds the bias only if it leads its
+    stage: the ranks' products are summed.
     """
 
-    def __init__(
-        self, in_features: int, out_features: Sequence[int], *, bias: bool, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self.in_features = in_features
-        self.out_features = tuple(out_features)
-        self.has_bias = bias
-        self._dtype, self._device = dtype, device
-        self._tensors: dict[str, torch.Tensor] = {}  # while loading
-        self._missing = len(self.out_features) * (2 if bias else 1)
+    def __init__(self, context: ModelContext, inputs: Axis, outputs: Mapping[str, Axis], *, bias: bool = False) -> None:
+        """Lay out a product without weights.
+
+        Args:
+            context: Of the model.
+            inputs: Features of the input.
+            outputs: Features of each part of the output, by the name of its tensor without ".weight" or ".bias".
+            bias: Whether the checkpoint has biases.
+        """
+        self._inputs, self._outputs, self._bias = inputs, dict(outputs), bias
+        self._adds_bias = bias and (inputs.is_whole or context.shard.leads)
+        self._dtype, self._device = context.dtype, context.device
+        self._loading: dict[str, torch.Tensor] = {}
+        self._missing = len(outputs) * (2 if self._adds_bias else 1)
         self._product: Product = _not_loaded
 
-    def load_weight(self, part: int, tensor: torch.Tensor) -> None:
-        """Take the rows of one part: [out_features[part], in_features]. Each part comes once."""
-        self._load("weight", part, tensor, (sum(self.out_features), self.in_features))
+    @property
+    def tensors(self) -> dict[str, CheckpointTensor]:
+        """The checkpoint's tensors of this product."""
+        found = {}
+        for name, rows in self._outputs.items():
+            load = partial(self._load, "weight", name)
+            found[f"{name}.weight"] = CheckpointTensor((rows, self._inputs), load)
+            if self._bias:
+                load_bias = partial(self._load, "bias", name) if self._adds_bias else None
+                found[f"{name}.bias"] = CheckpointTensor((rows,), load_bias)
+        return found
 
-    def load_bias(self, part: int, tensor: torch.Tensor) -> None:
-        """Take the bias of one part: [out_features[part]]. Each part comes once."""
-        self._load("bias", part, tensor, (sum(self.out_features),))
+    def load_weight(self, name: str, tensor: torch.Tensor) -> None:
+        """Load the weight of the part of this name: [rows on this rank, features of the input]. Each comes once."""
+        self._load("weight", name, tensor)
 
     def use_weight(self, weight: torch.Tensor) -> None:
         """Use a weight that lives elsewhere (tied embeddings) instead of loading one. There is no bias then."""
         self._product = make_product(weight, None)
 
-    def _load(self, kind: str, part: int, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
-        if kind not in self._tensors:
-            self._tensors[kind] = torch.empty(shape, dtype=self._dtype, device=self._device)
-        first = sum(self.out_features[:part])
-        self._tensors[kind].narrow(0, first, self.out_features[part]).copy_(tensor)
+    def _load(self, kind: str, name: str, tensor: torch.Tensor) -> None:
+        """Copy the weight or the bias of a part to its rows."""
+        sizes = [len(axis.held) for axis in self._outputs.values()]
+        ends = dict(zip(self._outputs, itertools.accumulate(sizes), strict=True))
+        if kind not in self._loading:
+            shape = (max(ends.values()), *tensor.shape[1:])
+            self._loading[kind] = torch.empty(shape, dtype=self._dtype, device=self._device)
+        self._loading[kind][ends[name] - len(tensor) : ends[name]].copy_(tensor)
         self._missing -= 1
         if not self._missing:
-            self._product = make_product(self._tensors["weight"], self._tensors.get("bias"))
-            self._tensors.clear()
+            self._product = make_product(self._loading["weight"], self._loading.get("bias"))
+            self._loading.clear()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[rows, in_features] to [rows, sum(out_features)]."""
+        """[rows, features of the input] to [rows, features of all parts of the output], those on this rank."""
         return self._product(x)

@@ -1,4 +1,4 @@
-"""What the executor `multiproc` and its workers say to each other, and how: msgpack over a pair of sockets.
+"""The control channel of the executor `multiproc`: orders to workers and their answers, msgpack over socket pairs.
 
 Free of torch. Every order goes to all ranks, in the same order, and has a number that its answers name.
 """
@@ -13,6 +13,7 @@ import msgspec
 from enginecore import errors
 from enginecore.errors import EngineCoreError, RemoteError
 from enginecore.messages import Message, ModelRunnerOutput, SchedulerOutput
+from enginecore_torch.rank import RankInfo
 
 _HEADER = 8
 _CHUNK = 1 << 18
@@ -22,21 +23,21 @@ MAX_TRACEBACK = 20_000
 # -- executor -> workers -------------------------------------------------------------------------------
 
 
-class Step(Message, tag=1):
-    """Run a step.
+class RunStep(Message, tag=1):
+    """Run a step, its forward pass alone where the plan defers sampling.
 
     Attributes:
         number: Of the order.
         plan: What to run.
-        told: Tokens of earlier steps that the first stage has not seen: number of the step, a token per sampled row.
+        sampled: Tokens of earlier steps that the first stage lacks: number of the step, a token per sampled row.
     """
 
     number: int
     plan: SchedulerOutput
-    told: list[tuple[int, list[int]]]
+    sampled: list[tuple[int, list[int]]]
 
 
-class Call(Message, tag=2):
+class CallMethod(Message, tag=2):
     """Call a method of the runner."""
 
     number: int
@@ -44,45 +45,49 @@ class Call(Message, tag=2):
     args: list[Any]
 
 
-class Measure(Message, tag=3):
-    """Say how much memory is free for the KV cache."""
+class MeasureMemory(Message, tag=3):
+    """Measure the memory that is free for the KV cache."""
 
     number: int
 
 
-class Initialize(Message, tag=4):
+class InitializeKVCache(Message, tag=4):
     """Allocate the KV cache and warm up."""
 
     number: int
     num_blocks: int
 
 
+class SampleStep(Message, tag=5):
+    """Sample a step whose plan deferred it.
+
+    Attributes:
+        number: Of the order.
+        step: Of the plan.
+    """
+
+    number: int
+    step: int
+
+
 # -- workers -> executor -------------------------------------------------------------------------------
 
 
-class Ready(Message, tag=1):
-    """The first message: weights are loaded.
+class RankReady(Message, tag=1):
+    """The first message: weights are loaded."""
 
-    Attributes:
-        dtype: Of weights and activations.
-        device: Where this rank runs.
-        page_size_bytes: What one block of one layer takes here.
-    """
-
-    dtype: str
-    device: str
-    page_size_bytes: int
+    info: RankInfo
 
 
-class Result(Message, tag=2):
-    """What an order gave."""
+class CallDone(Message, tag=2):
+    """The result of an order that every rank answers."""
 
     number: int
     value: Any = None
 
 
 class StepDone(Message, tag=3):
-    """What a step gave. From the output rank."""
+    """The output of a step, from the output rank."""
 
     number: int
     output: ModelRunnerOutput
@@ -97,7 +102,7 @@ class CallFailed(Message, tag=4):
     traceback: str
 
 
-class Failed(Message, tag=5):
+class RankFailed(Message, tag=5):
     """The last message: this rank has failed and ends.
 
     Attributes:
@@ -113,8 +118,8 @@ class Failed(Message, tag=5):
     when: float
 
 
-Order = Step | Call | Measure | Initialize
-Answer = Ready | Result | StepDone | CallFailed | Failed
+Order = RunStep | CallMethod | MeasureMemory | InitializeKVCache | SampleStep
+Answer = RankReady | CallDone | StepDone | CallFailed | RankFailed
 
 _encoder = msgspec.msgpack.Encoder()
 _orders = msgspec.msgpack.Decoder(Order)
@@ -144,7 +149,7 @@ class WorkerEnd:
         return self._socket.fileno()
 
     def send(self, answer: Answer) -> None:
-        """Tell the executor."""
+        """Send an answer."""
         self._socket.sendall(encode(answer))
 
     def receive(self) -> Order | None:
@@ -205,13 +210,13 @@ class ExecutorEnd:
 # -- errors --------------------------------------------------------------------------------------------
 
 
-def failed(error: BaseException) -> Failed:
-    """A worker's last word."""
-    return Failed(type(error).__name__, str(error), _text(error), time.monotonic())
+def rank_failed(error: BaseException) -> RankFailed:
+    """The last message of a worker."""
+    return RankFailed(type(error).__name__, str(error), _text(error), time.monotonic())
 
 
 def call_failed(number: int, error: Exception) -> CallFailed:
-    """What becomes of a call whose method raised."""
+    """The answer to a call whose method raised."""
     return CallFailed(number, type(error).__name__, str(error), _text(error))
 
 
@@ -219,7 +224,7 @@ def _text(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
 
 
-def remote_error(rank: int, report: Failed | CallFailed) -> Exception:
+def remote_error(rank: int, report: RankFailed | CallFailed) -> Exception:
     """The error as the executor raises it: of its own class if that is one of enginecore's, its traceback the cause."""
     known = getattr(errors, report.kind, None)
     error: Exception

@@ -1,7 +1,7 @@
-"""The executor `multiproc`: a model shared out over worker processes. Free of torch: the workers have it."""
+"""MultiprocExecutor: the executor `multiproc`, a model divided over worker processes. Only the workers import torch."""
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -9,14 +9,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from enginecore.errors import ConfigurationError, EngineCoreError
+from enginecore.errors import EngineCoreError
 from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import find_model
-from enginecore_torch.multiproc.control import Call, Initialize, Measure, Order
+from enginecore_torch.multiproc.control import CallMethod, InitializeKVCache, MeasureMemory, Order, RunStep, SampleStep
 from enginecore_torch.multiproc.workers import WorkerGroup
-from enginecore_torch.parallel.layout import Layout, shard_of
+from enginecore_torch.parallel.layout import Layout
+from enginecore_torch.rank import check_kv_cache, is_deferred
 from enginecore_torch.settings import MultiprocExecutorSettings
 from enginecore_torch.threads import choose_num_threads, count_usable_cpus
 
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 WORKER = "enginecore_torch.multiproc.worker:main"
 PATIENCE = 60.0
-"""Seconds that ranks wait for one another beyond the executor's own timeouts: it is the one to say what is late."""
+"""Seconds that ranks wait for one another beyond the executor's own timeouts, so that its message comes first."""
 LOCAL = frozenset({"catalog", "clock"})
 """Of the context, what is of no use in another process."""
 
@@ -57,9 +58,10 @@ class MultiprocExecutor(Executor):
             "num_threads": threads,
             "patience": max(settings.startup_timeout, settings.execute_timeout) + PATIENCE,
         }
-        self._untold: deque[tuple[int, list[int]]] = deque()
+        self._sampled: deque[tuple[int, list[int]]] = deque()  # tokens that the first stage lacks
+        self._deferred: set[int] = set()
         self._group = WorkerGroup(
-            worker, payload, self._layout.num_ranks, step_timeout=settings.execute_timeout, heard=self._hear
+            worker, payload, self._layout.num_ranks, step_timeout=settings.execute_timeout, on_output=self._keep_tokens
         )
         try:
             self._ranks = self._group.await_ready(settings.startup_timeout)
@@ -116,24 +118,20 @@ class MultiprocExecutor(Executor):
     # -- KV cache --------------------------------------------------------------------------------------------------
 
     def get_kv_cache_specs(self) -> Mapping[str, KVCacheSpec]:
-        """Of all layers; the page of a layer is what all ranks that share it take for a block, together."""
-        specs = {}
-        for stage in range(self._layout.pipeline):
-            ranks = self._layout.ranks_of(stage)
-            page = sum(self._ranks[rank].page_size_bytes for rank in ranks)
-            for layer in shard_of(self._config, self._layout, ranks.start).layers:
-                specs[f"model.layers.{layer}"] = KVCacheSpec(self._block_size, page)
-        return specs
+        """Of all layers; the page of a layer is the sum over the ranks that share it."""
+        pages: Counter[str] = Counter()
+        for rank in self._ranks:
+            pages.update(rank.page_sizes)
+        return {layer: KVCacheSpec(self._block_size, page) for layer, page in pages.items()}
 
     def determine_available_memory(self) -> int:
         """Bytes on all ranks together. Where each has a device of its own, the one with room for the fewest blocks
         decides; on the CPU they share what there is.
         """
-        free = self._ask(Measure)
+        free = self._ask(MeasureMemory)
         if self._on_cpu:
             return int(min(free))
-        layers = [len(shard_of(self._config, self._layout, rank).layers) for rank in range(self._layout.num_ranks)]
-        blocks = [rank.page_size_bytes * count for rank, count in zip(self._ranks, layers, strict=True)]
+        blocks = [sum(rank.page_sizes.values()) for rank in self._ranks]
         return min(int(room) // block for room, block in zip(free, blocks, strict=True)) * sum(blocks)
 
     def initialize_from_config(self, config: KVCacheConfig) -> None:
@@ -142,17 +140,8 @@ class MultiprocExecutor(Executor):
         Raises:
             ConfigurationError: the configuration is not for this model.
         """
-        names = set(self.get_kv_cache_specs())
-        if len(config.groups) != 1 or set(config.groups[0]) != names:
-            raise ConfigurationError(
-                f"the KV cache must be one group of the {len(names)} layers that were specified, "
-                f"got {len(config.groups)} groups of {[len(group) for group in config.groups]} layers"
-            )
-        if config.block_size != self._block_size:
-            raise ConfigurationError(
-                f"the KV cache has block_size {config.block_size}, the executor was built for {self._block_size}"
-            )
-        self._ask(lambda number: Initialize(number, config.num_blocks))
+        check_kv_cache(config, self.get_kv_cache_specs())
+        self._ask(lambda number: InitializeKVCache(number, config.num_blocks))
 
     def _ask(self, order: Callable[[int], Order]) -> list[Any]:
         timeout = self._settings.startup_timeout
@@ -167,19 +156,30 @@ class MultiprocExecutor(Executor):
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def execute_model(self, scheduled: SchedulerOutput) -> "Future[ModelRunnerOutput | None]":
-        return self._group.send_step(scheduled, [self._untold.popleft() for _ in range(len(self._untold))])
-
-    def _hear(self, output: ModelRunnerOutput) -> None:
-        """The first stage learns the tokens with the next plan: nothing that it computes before needs them."""
-        if self._layout.pipeline > 1 and output.request_ids:
-            self._untold.append((output.step, [tokens[0] if tokens else 0 for tokens in output.sampled_token_ids]))
+        """The future of a step that is sampled later is done at once: its fault is that of `sample_tokens`."""
+        sampled = [self._sampled.popleft() for _ in range(len(self._sampled))]
+        if not is_deferred(scheduled):
+            return self._group.send_step(lambda number: RunStep(number, scheduled, sampled))
+        self._group.send_forward(scheduled, sampled)
+        self._deferred.add(scheduled.step)
+        future: Future[ModelRunnerOutput | None] = Future()
+        future.set_result(None)
+        return future
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
-        """Never wanted: `execute_model` samples."""
+        """Sample a step whose plan deferred it; the future fails with an EngineCoreError if there is none."""
         self.check_health()
-        future: Future[ModelRunnerOutput] = Future()
-        future.set_exception(EngineCoreError(f"step {step} does not wait for sampling: execute_model has sampled it"))
-        return future
+        future: Future[Any] = Future()
+        if step not in self._deferred:
+            future.set_exception(EngineCoreError(f"step {step} does not wait to be sampled"))
+            return future
+        self._deferred.remove(step)
+        return self._group.send_step(lambda number: SampleStep(number, step))
+
+    def _keep_tokens(self, output: ModelRunnerOutput) -> None:
+        """The first stage gets the tokens with the next plan: nothing that it computes before needs them."""
+        if self._layout.pipeline > 1 and output.request_ids:
+            self._sampled.append((output.step, [tokens[0] if tokens else 0 for tokens in output.sampled_token_ids]))
 
     # -- the rest --------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class MultiprocExecutor(Executor):
         is not waited for without end. A late answer is dropped, and no other call gets it.
         """
         seconds = self._settings.execute_timeout if timeout is None else timeout
-        future = self._group.send(lambda number: Call(number, method, list(args)))
+        future = self._group.send(lambda number: CallMethod(number, method, list(args)))
         try:
             return future.result(seconds)
         except FutureTimeout:

@@ -1,4 +1,4 @@
-"""Orders that are not answered yet, and who waits for them. Free of torch."""
+"""Orders that are not answered yet, and the futures of those who wait. Free of torch."""
 
 import itertools
 import threading
@@ -11,12 +11,12 @@ from enginecore.errors import EngineDeadError
 from enginecore.messages import ModelRunnerOutput
 
 
-class _Call:
+class _CallAnswers:
     """An order that every rank answers.
 
     Attributes:
         future: Of the values in order of rank.
-        values: What ranks have said so far.
+        values: Answers so far, by rank.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Orders:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._steps: dict[int, Future[ModelRunnerOutput | None]] = {}
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _CallAnswers] = {}
         self._oldest_began = now()
         self._refusal = ""
         self.ended: BaseException | None = None
@@ -50,6 +50,12 @@ class Orders:
         """
         if self.ended is not None:
             raise EngineDeadError(self._refusal) from self.ended
+
+    def new_number(self) -> int:
+        """Number of an order that no rank answers."""
+        with self._lock:
+            self.check()
+            return next(self._numbers)
 
     def add_step(self) -> "tuple[int, Future[ModelRunnerOutput | None]]":
         """Number and future of a step."""
@@ -64,7 +70,7 @@ class Orders:
 
     def add_call(self) -> "tuple[int, Future[list[Any]]]":
         """Number and future of an order that every rank answers."""
-        call = _Call()
+        call = _CallAnswers()
         with self._lock:
             self.check()
             number = next(self._numbers)
@@ -72,7 +78,7 @@ class Orders:
         return number, call.future
 
     def drop(self, number: int) -> None:
-        """It could not be sent."""
+        """Forget an order that could not be sent."""
         with self._lock:
             self._steps.pop(number, None)
             self._calls.pop(number, None)
@@ -113,7 +119,7 @@ class Orders:
             return self._now() - self._oldest_began if self._steps else 0.0
 
     def refuse(self, error: BaseException, refusal: str) -> bool:
-        """Take no more orders: whoever gives one is told the refusal. False if none were taken any more."""
+        """Take no more orders; `check` raises the refusal. False if none were taken any more."""
         with self._lock:
             if self.ended is not None:
                 return False
@@ -122,7 +128,7 @@ class Orders:
         return True
 
     def fail_all(self) -> None:
-        """Whoever still waits gets the error that ended it all."""
+        """Give the error that ended it all to every future that still waits."""
         with self._lock:
             waiting: list[Future[Any]] = [*self._steps.values(), *(call.future for call in self._calls.values())]
             self._steps.clear()

@@ -1,4 +1,4 @@
-"""A worker of the executor `multiproc`: one rank in a process of its own. Imports torch only once it loads a model."""
+"""The worker process of the executor `multiproc`: one rank. Imports torch only when it loads a model."""
 
 import faulthandler
 import logging
@@ -10,57 +10,31 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
-from enginecore.messages import ModelRunnerOutput, SchedulerOutput
+from enginecore.messages import ModelRunnerOutput
 from enginecore.processes import Parent
 from enginecore_torch.multiproc.control import (
-    Call,
-    Initialize,
-    Measure,
-    Ready,
-    Result,
-    Step,
+    CallDone,
+    CallMethod,
+    InitializeKVCache,
+    MeasureMemory,
+    RankReady,
+    RunStep,
+    SampleStep,
     StepDone,
     WorkerEnd,
     call_failed,
-    failed,
+    rank_failed,
 )
-
-
-class Rank(Protocol):
-    """What a worker serves. An exception of any of these but `call` ends it."""
-
-    def ready(self) -> Ready:
-        """What it has to say once it is loaded."""
-        ...
-
-    def measure(self) -> int:
-        """Bytes that are free for the KV cache."""
-        ...
-
-    def initialize(self, num_blocks: int) -> None:
-        """Allocate the KV cache and warm up."""
-        ...
-
-    def learn(self, step: int, token_ids: list[int]) -> None:
-        """What the last stage sampled in an earlier step."""
-        ...
-
-    def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
-        """Run a step; None: another rank answers."""
-        ...
-
-    def call(self, method: str, args: Sequence[Any]) -> Any:
-        """A method by name. An exception fails the call only."""
-        ...
+from enginecore_torch.rank import Rank
 
 
 def main(payload: Mapping[str, Any], parent: Parent) -> int:
     """Load this rank's share of the model and serve until the executor hangs up. Returns the exit code."""
 
     def load() -> Rank:
-        from enginecore_torch.rank import load_rank
+        from enginecore_torch.multiproc.loading import load_rank
 
         return load_rank(payload)
 
@@ -82,13 +56,13 @@ def run(payload: Mapping[str, Any], parent: Parent, load: Callable[[], Rank]) ->
         logging.disable(logging.WARNING)  # the first rank warns for all
     try:
         rank = load()
-        end.send(rank.ready())
+        end.send(RankReady(rank.info))
         serve(end, rank)
     except (BrokenPipeError, ConnectionResetError):
         leave()
     except BaseException as error:
         with suppress(OSError):
-            end.send(failed(error))
+            end.send(rank_failed(error))
         sys.stderr.flush()
         os._exit(1)  # what the process group's threads still wait for will not come
     leave()
@@ -99,23 +73,29 @@ def serve(end: WorkerEnd, rank: Rank) -> None:
     """Follow orders, one after another, until the executor hangs up."""
     while (order := end.receive()) is not None:
         match order:
-            case Step(number, plan, told):
-                for step, token_ids in told:
-                    rank.learn(step, token_ids)
-                if (output := rank.execute(plan)) is not None:
-                    end.send(StepDone(number, output))
-            case Call(number, method, args):
+            case RunStep(number, plan, sampled):
+                for step, token_ids in sampled:
+                    rank.fill_tokens(step, token_ids)
+                _answer_step(end, number, rank.execute_model(plan))
+            case SampleStep(number, step):
+                _answer_step(end, number, rank.sample_tokens(step))
+            case CallMethod(number, method, args):
                 _answer_call(end, rank, number, method, args)
-            case Measure(number):
-                end.send(Result(number, rank.measure()))
-            case Initialize(number, num_blocks):
-                rank.initialize(num_blocks)
-                end.send(Result(number))
+            case MeasureMemory(number):
+                end.send(CallDone(number, rank.measure_free_memory()))
+            case InitializeKVCache(number, num_blocks):
+                rank.initialize_kv_cache(num_blocks)
+                end.send(CallDone(number))
+
+
+def _answer_step(end: WorkerEnd, number: int, output: ModelRunnerOutput | None) -> None:
+    if output is not None:
+        end.send(StepDone(number, output))
 
 
 def _answer_call(end: WorkerEnd, rank: Rank, number: int, method: str, args: Sequence[Any]) -> None:
     try:
-        end.send(Result(number, rank.call(method, args)))
+        end.send(CallDone(number, rank.call(method, args)))
     except OSError:
         raise
     except Exception as error:  # whatever it is, it belongs to the caller; also a result that cannot be sent

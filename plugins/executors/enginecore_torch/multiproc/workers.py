@@ -1,4 +1,4 @@
-"""Worker processes and the one thread that listens to them. Free of torch; knows no models."""
+"""WorkerGroup: worker processes and the one thread that listens to them. Free of torch."""
 
 import os
 import selectors
@@ -17,22 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from enginecore.errors import EngineCoreError, EngineDeadError
+from enginecore.failure import FirstFailure
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
 from enginecore.processes import ChildProcess
 from enginecore_torch.multiproc.control import (
     Answer,
+    CallDone,
     CallFailed,
     ExecutorEnd,
-    Failed,
     Order,
-    Ready,
-    Result,
-    Step,
+    RankFailed,
+    RankReady,
+    RunStep,
+    SampleStep,
     StepDone,
     encode,
     remote_error,
 )
 from enginecore_torch.multiproc.orders import Orders
+from enginecore_torch.rank import RankInfo
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
@@ -63,8 +66,8 @@ class Worker:
             theirs.close()
         self.rank = rank
         self.end = ExecutorEnd(ours)
-        self.ready: Ready | None = None
-        self.report: Failed | None = None
+        self.info: RankInfo | None = None
+        self.report: RankFailed | None = None
 
     @property
     def name(self) -> str:
@@ -73,7 +76,7 @@ class Worker:
 
 
 class WorkerGroup:
-    """All ranks. If one fails, all are ended, and everybody who waits gets its error.
+    """All ranks. If one fails, all are ended, and every future that waits gets its error.
 
     Attributes:
         directory: Private to this group; gone with it.
@@ -86,7 +89,7 @@ class WorkerGroup:
         num_ranks: int,
         *,
         step_timeout: float,
-        heard: Callable[[ModelRunnerOutput], None],
+        on_output: Callable[[ModelRunnerOutput], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start the processes.
@@ -96,17 +99,15 @@ class WorkerGroup:
             payload: Plain data for all of them; each gets its "rank", its socket "fd" and the "directory" besides.
             num_ranks: How many.
             step_timeout: Seconds after which a step has failed.
-            heard: Called with each step's output before whoever waits for it is woken, on a thread of its own.
+            on_output: Called with each step's output before its future is done, on the listening thread.
             now: Seconds on the clock that steps are timed by.
         """
-        self._step_timeout, self._heard = step_timeout, heard
+        self._step_timeout, self._on_output = step_timeout, on_output
         self._orders = Orders(num_ranks, now)
         self._sending = threading.Lock()  # so that orders leave in the same order to all ranks
-        self._telling = threading.Lock()  # guards the two that follow
-        self._failure: BaseException | None = None
-        self._callbacks: list[Callable[[BaseException], None]] = []
+        self._failure = FirstFailure("the executor")
         self._verdict_at: float | None = None
-        self._ready: Future[list[Ready]] = Future()
+        self._ready: Future[list[RankInfo]] = Future()
         self._workers: list[Worker] = []
         self._wake, self._woken = socket.socketpair()
         self.directory = Path(tempfile.mkdtemp(prefix="ec-ranks-"))
@@ -129,7 +130,7 @@ class WorkerGroup:
         """Process ids in order of rank."""
         return [worker.process.pid for worker in self._workers]
 
-    def await_ready(self, timeout: float) -> list[Ready]:
+    def await_ready(self, timeout: float) -> list[RankInfo]:
         """What each rank says once it is loaded, in order.
 
         Raises:
@@ -138,18 +139,23 @@ class WorkerGroup:
         try:
             return self._ready.result(timeout)
         except FutureTimeout:
-            late = [worker.name for worker in self._workers if worker.ready is None]
+            late = [worker.name for worker in self._workers if worker.info is None]
             raise EngineCoreError(
                 f"{', '.join(late)} did not load the model within startup_timeout = {timeout:g} seconds; if it needs "
                 "longer, raise executor.multiproc.startup_timeout"
             ) from None
 
-    def send_step(self, plan: SchedulerOutput, told: list[tuple[int, list[int]]]) -> "Future[ModelRunnerOutput | None]":
-        """Have all ranks run a step."""
+    def send_step(self, order: Callable[[int], RunStep | SampleStep]) -> "Future[Any]":
+        """Send an order that one rank answers with the output of a step, made from its number, to all ranks."""
         with self._sending:
             number, future = self._orders.add_step()
-            self._send(Step(number, plan, told))
+            self._send(order(number))
         return future
+
+    def send_forward(self, plan: SchedulerOutput, sampled: list[tuple[int, list[int]]]) -> None:
+        """Have all ranks run the forward pass of a step that is sampled later. No rank answers."""
+        with self._sending:
+            self._send(RunStep(self._orders.new_number(), plan, sampled))
 
     def send(self, order: Callable[[int], Order]) -> "Future[list[Any]]":
         """Send an order, made from its number, to all ranks. The future gives their answers, in order of rank."""
@@ -178,11 +184,7 @@ class WorkerGroup:
 
     def call_on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Call it once when a rank fails; at once if one has."""
-        with self._telling:
-            if self._failure is None:
-                self._callbacks.append(callback)
-                return
-        callback(self._failure)
+        self._failure.register(callback)
 
     def shutdown(self) -> None:
         """End all ranks and release everything. May be called more than once, from any thread."""
@@ -202,7 +204,7 @@ class WorkerGroup:
                     selector.register(worker.end, selectors.EVENT_READ, worker)
                     selector.register(worker.process, selectors.EVENT_READ, worker)
                 self._listen(selector)
-        except Exception as error:  # whatever it is, nobody may wait for ever
+        except Exception as error:  # whatever it is, no future may wait for ever
             self._fail(error)
         finally:
             self._wake_all()  # before the workers end: they may take their time
@@ -215,32 +217,32 @@ class WorkerGroup:
         while self._orders.ended is None:
             patience = TICK if self._verdict_at is None else max(self._verdict_at - time.monotonic(), 0.0)
             for worker in {key.data for key, _ in selector.select(patience)} - {None}:
-                self._hear(worker)
+                self._read(worker)
             self._look_at_the_clock()
 
-    def _hear(self, worker: Worker) -> None:
+    def _read(self, worker: Worker) -> None:
         ended = worker.process.has_ended  # before the last answers are read
         for answer in worker.end.receive():
             self._take(worker, answer)
         if ended and worker.report is None:
             worker.process.wait(EXIT_TIMEOUT)
-            when = "" if worker.ready else " before it was ready; what it printed says more"
+            when = "" if worker.info else " before it was ready; what it printed says more"
             self._fail(EngineDeadError(f"{worker.name} {worker.process.exit_text}{when}"))
 
     def _take(self, worker: Worker, answer: Answer) -> None:
         match answer:
-            case Ready():
-                worker.ready = answer
-                if all(worker.ready for worker in self._workers):
-                    self._ready.set_result([worker.ready for worker in self._workers if worker.ready])
+            case RankReady(info):
+                worker.info = info
+                if all(worker.info for worker in self._workers):
+                    self._ready.set_result([worker.info for worker in self._workers if worker.info])
             case StepDone(number, output):
-                self._heard(output)
+                self._on_output(output)
                 self._orders.step_done(number, output)
-            case Result(number, value):
+            case CallDone(number, value):
                 self._orders.answered(number, worker.rank, value)
             case CallFailed(number):
                 self._orders.call_failed(number, remote_error(worker.rank, answer))
-            case Failed():
+            case RankFailed():
                 # its peers fail with it, and one that died says nothing: the first cause is the one that counts
                 worker.report = answer
                 self._verdict_at = self._verdict_at or time.monotonic() + GRACE
@@ -266,16 +268,12 @@ class WorkerGroup:
         time.sleep(HANG_TIMEOUT)
 
     def _fail(self, error: BaseException) -> None:
-        """The first failure counts: end all ranks, wake whoever waits, tell who asked to be told."""
+        """The first failure counts: end all ranks, fail the futures that wait, call the callbacks."""
         if not self._orders.refuse(error, f"the executor has failed: {error}"):
             return
         self._end_workers(0.0)
         self._wake_all()
-        with self._telling:
-            self._failure = error
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(error)
+        self._failure.fail(error)
 
     def _wake_all(self) -> None:
         self._orders.fail_all()

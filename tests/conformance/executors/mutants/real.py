@@ -19,7 +19,7 @@ class Single(SingleExecutor):
 
         settings = settings.model_copy(update={"num_threads": 1, "attention": "torch"})
         super().__init__(settings, context, find_model(context.model))
-        self.batch = self._runner._batch  # type: ignore[union-attr]
+        self.batch = self._rank._runner._batch  # type: ignore[union-attr]
         self.prepare, self.sampling = self.batch.prepare, self.batch.sampling
         self.batch.prepare, self.batch.sampling = self.changed, self.changed_sampling  # type: ignore[method-assign]
 
@@ -70,6 +70,6 @@ class WritesToBlockZero(Single):
     def changed(self, counts):
         inputs = self.prepare(counts)
         if 0 not in inputs.attention.block_tables[:, 0]:
-            for tensor in itertools.chain(*self._runner._kv_caches):  # type: ignore[union-attr]
+            for tensor in itertools.chain(*self._rank._runner._kv_caches):  # type: ignore[union-attr]
                 tensor[0] = 0
         return inputs
