@@ -12,11 +12,10 @@ import msgspec
 
 from enginecore import errors
 from enginecore.errors import EngineCoreError, RemoteError
+from enginecore.framing import FrameReader, framed
 from enginecore.messages import Message, ModelRunnerOutput, SchedulerOutput
 from enginecore_torch.rank import RankInfo
 
-_HEADER = 8
-_CHUNK = 1 << 18
 MAX_TRACEBACK = 20_000
 
 
@@ -127,13 +126,13 @@ _answers = msgspec.msgpack.Decoder(Answer)
 
 
 def encode(message: Order | Answer) -> bytes:
-    """The message with its length before it.
+    """The message as it is written to the socket.
 
     Raises:
         TypeError: it holds something that has no plain form.
+        FramingError: it is too long.
     """
-    data = _encoder.encode(message)
-    return len(data).to_bytes(_HEADER, "big") + data
+    return framed(_encoder.encode(message))
 
 
 class WorkerEnd:
@@ -142,7 +141,7 @@ class WorkerEnd:
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.set_inheritable(False)
-        self._stream = self._socket.makefile("rb", buffering=_CHUNK)
+        self._frames = FrameReader(self._socket.recv)
 
     def fileno(self) -> int:
         """Hangs up when the executor does."""
@@ -154,12 +153,8 @@ class WorkerEnd:
 
     def receive(self) -> Order | None:
         """The next order; waits for it without using the CPU. None: the executor has gone, or let go."""
-        header = self._stream.read(_HEADER)
-        data = self._stream.read(int.from_bytes(header, "big"))
-        if len(header) < _HEADER or not data:
-            return None
-        order: Order = _orders.decode(data)
-        return order
+        data = self._frames.receive()
+        return None if data is None else _orders.decode(data)
 
 
 class ExecutorEnd:
@@ -167,7 +162,7 @@ class ExecutorEnd:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._buffer = bytearray()
+        self._frames = FrameReader(lambda size: connection.recv(size, socket.MSG_DONTWAIT))
 
     def fileno(self) -> int:
         """Readable when there is an answer, and when the worker has gone."""
@@ -178,25 +173,9 @@ class ExecutorEnd:
         self._socket.sendall(data)
 
     def receive(self) -> list[Answer]:
-        """All answers that are there now."""
-        while True:
-            try:
-                data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            except OSError:  # the worker has gone
-                data = b""
-            self._buffer += data
-            if len(data) < _CHUNK:
-                break
-        answers = []
-        while len(self._buffer) >= _HEADER:
-            end = _HEADER + int.from_bytes(self._buffer[:_HEADER], "big")
-            if len(self._buffer) < end:
-                break
-            answers.append(_answers.decode(self._buffer[_HEADER:end]))
-            del self._buffer[:end]
-        return answers
+        """All answers that have arrived."""
+        self._frames.read_available()
+        return [_answers.decode(data) for data in iter(self._frames.receive, None)]
 
     def close(self) -> None:
         """Hang up; a sender that waits is woken."""

@@ -19,7 +19,7 @@ class Single(SingleExecutor):
 
         settings = settings.model_copy(update={"num_threads": 1, "attention": "torch"})
         super().__init__(settings, context, find_model(context.model))
-        self.batch = self._rank._runner._batch  # type: ignore[union-attr]
+        self.batch = self._rank._runner._batch
         self.prepare, self.sampling = self.batch.prepare, self.batch.sampling
         self.batch.prepare, self.batch.sampling = self.changed, self.changed_sampling  # type: ignore[method-assign]
 
