@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from enginecore.errors import EngineCoreError, EngineDeadError
+from enginecore.errors import EngineDeadError
 from enginecore.failure import FirstFailure
 from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
@@ -14,7 +14,7 @@ from enginecore.plugin import ExecutorContext
 from enginecore_models.source import ModelSource, find_model
 from enginecore_torch.device import resolve_device, resolve_dtype
 from enginecore_torch.model_rank import ModelRank
-from enginecore_torch.rank import Rank, check_kv_cache, is_deferred
+from enginecore_torch.rank import Rank, check_kv_cache, is_deferred, refuse_sampling
 from enginecore_torch.settings import SingleExecutorSettings
 from enginecore_torch.threads import choose_num_threads
 
@@ -87,8 +87,8 @@ class SingleExecutor(Executor):
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
         """Sample a step whose plan deferred it; the future fails with an EngineCoreError if there is none."""
         rank, future = self._alive(), Future[Any]()
-        if step not in self._deferred:
-            future.set_exception(EngineCoreError(f"step {step} does not wait to be sampled"))
+        if (refusal := refuse_sampling(step, self._deferred, grammar)) is not None:
+            future.set_exception(refusal)
             return future
         self._deferred.remove(step)
         return self._completed(lambda: rank.sample_tokens(step))

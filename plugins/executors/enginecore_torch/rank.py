@@ -1,12 +1,12 @@
 """The rank interface: one rank of a model, as the executors `single` and `multiproc` use it. Free of torch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from enginecore.errors import ConfigurationError
+from enginecore.errors import ConfigurationError, EngineCoreError
 from enginecore.interfaces import KVCacheConfig, KVCacheSpec
-from enginecore.messages import Message, ModelRunnerOutput, SchedulerOutput
+from enginecore.messages import GrammarOutput, Message, ModelRunnerOutput, SchedulerOutput
 
 
 class RankInfo(Message):
@@ -70,6 +70,15 @@ class Rank(ABC):
 def is_deferred(plan: SchedulerOutput) -> bool:
     """Whether the step waits to be sampled after its forward pass. One without tokens is answered at once."""
     return plan.defer_sampling and bool(plan.num_scheduled_tokens)
+
+
+def refuse_sampling(step: int, deferred: Container[int], grammar: GrammarOutput | None) -> EngineCoreError | None:
+    """Why a step cannot be sampled; None: it can. `deferred`: the steps that wait."""
+    if step not in deferred:
+        return EngineCoreError(f"step {step} does not wait to be sampled")
+    if grammar is not None and grammar.request_ids:
+        return EngineCoreError(f"no grammar can be followed here, and step {step} has one for {grammar.request_ids}")
+    return None
 
 
 def check_kv_cache(config: KVCacheConfig, specs: Mapping[str, KVCacheSpec]) -> None:

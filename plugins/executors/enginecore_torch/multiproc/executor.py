@@ -17,7 +17,7 @@ from enginecore_models.source import find_model
 from enginecore_torch.multiproc.control import CallMethod, InitializeKVCache, MeasureMemory, Order, RunStep, SampleStep
 from enginecore_torch.multiproc.workers import WorkerGroup
 from enginecore_torch.parallel.layout import Layout
-from enginecore_torch.rank import check_kv_cache, is_deferred
+from enginecore_torch.rank import check_kv_cache, is_deferred, refuse_sampling
 from enginecore_torch.settings import MultiprocExecutorSettings
 from enginecore_torch.threads import choose_num_threads, count_usable_cpus
 
@@ -170,8 +170,8 @@ class MultiprocExecutor(Executor):
         """Sample a step whose plan deferred it; the future fails with an EngineCoreError if there is none."""
         self.check_health()
         future: Future[Any] = Future()
-        if step not in self._deferred:
-            future.set_exception(EngineCoreError(f"step {step} does not wait to be sampled"))
+        if (refusal := refuse_sampling(step, self._deferred, grammar)) is not None:
+            future.set_exception(refusal)
             return future
         self._deferred.remove(step)
         return self._group.send_step(lambda number: SampleStep(number, step))

@@ -19,9 +19,10 @@ class Single(SingleExecutor):
 
         settings = settings.model_copy(update={"num_threads": 1, "attention": "torch"})
         super().__init__(settings, context, find_model(context.model))
-        self.batch = self._rank._runner._batch
+        self.runner = self._rank._runner  # type: ignore[union-attr]
+        self.batch = self.runner._batch
         self.prepare, self.sampling = self.batch.prepare, self.batch.sampling
-        self.batch.prepare, self.batch.sampling = self.changed, self.changed_sampling  # type: ignore[method-assign]
+        self.batch.prepare, self.batch.sampling = self.changed, self.changed_sampling
 
     def changed(self, counts):
         return self.prepare(counts)
@@ -70,6 +71,6 @@ class WritesToBlockZero(Single):
     def changed(self, counts):
         inputs = self.prepare(counts)
         if 0 not in inputs.attention.block_tables[:, 0]:
-            for tensor in itertools.chain(*self._rank._runner._kv_caches):  # type: ignore[union-attr]
+            for tensor in itertools.chain(*self.runner._kv_caches):
                 tensor[0] = 0
         return inputs
