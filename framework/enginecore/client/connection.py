@@ -179,9 +179,7 @@ class Connection:
         raise renewed(self._failure)
 
     def _loss(self, error: ConnectionError) -> EngineDeadError:
-        """Why the channel has ended: in most cases because the process has, which takes a moment to
-        be seen.
-        """
+        """Why the channel has ended: mostly since the process has, which takes a moment to show."""
         if self.process is not None and self.process.wait(LAST_WORDS_TIMEOUT):
             return self.process.failure()
         return dead_error(f"the connection to the engine core is lost: {error}", "")
@@ -202,8 +200,7 @@ class Connection:
         self._failure = process.failure()
 
     def leave(self, timeout: float | None = None) -> None:
-        """Leave the engine core. One that this client has started is shut down, and its process
-        awaited.
+        """Leave the engine core; one that this client has started is shut down and awaited.
 
         Args:
             timeout: Seconds for the shutdown. None: as long as it may take.
@@ -216,9 +213,7 @@ class Connection:
             self.process.wait()
 
     def _wait_for_end(self, timeout: float) -> bool:
-        """Whether the engine core ended within so many seconds. Messages that come meanwhile are
-        kept for `take`.
-        """
+        """Whether it ended within so many seconds; messages that come meanwhile are kept."""
         received: list[ServerMessage] = []
         deadline = time.monotonic() + timeout
         try:
@@ -281,9 +276,7 @@ class Connection:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process was forked from the one that the engine belongs to, and has to leave
-        it alone.
-        """
+        """Whether this process was forked from the engine's, and has to leave the engine alone."""
         return os.getpid() != self._pid
 
     def _check_process(self) -> None:
