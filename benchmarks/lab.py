@@ -21,7 +21,7 @@ import numpy as np
 from enginecore_lab.replay import replay
 from enginecore_lab.run import RequestRun, Run
 from enginecore_lab.workload import Workload
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 from enginecore_lab.workloads.transform import at_rate
 
 TRACES = Path(os.environ.get("SHARED_DATA") or Path(__file__).parents[2] / "shared") / "traces"
@@ -73,7 +73,7 @@ def load(kind: str, path: Path, **settings: Any) -> Workload | None:
     if not path.exists():
         print(f"{path} is not there: skipped")
         return None
-    return workload_settings({"kind": kind, "path": str(path), **settings}).make(0, 0)
+    return read_workload({"kind": kind, "path": str(path), **settings}).make(0, 0)
 
 
 def measure_speed(traces: Path) -> None:

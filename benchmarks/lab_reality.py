@@ -20,14 +20,16 @@ from typing import Any
 import numpy as np
 
 from enginecore.clock import RealClock
+from enginecore.registry import Registry
 from enginecore.settings import load_settings
 from enginecore_lab.calibration import calibrate
-from enginecore_lab.metrics import METRICS, Slo, Window
+from enginecore_lab.choices import find_metric
+from enginecore_lab.metrics import RunView, Window
 from enginecore_lab.prediction import at_load, capacity, simulated_settings
 from enginecore_lab.replay import replay
 from enginecore_lab.statistics import half_width
 from enginecore_lab.workload import Workload
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 from enginecore_simulation.files import write_costs
 
 POLICIES = ("fcfs", "sjf", "prefill_first")
@@ -45,7 +47,7 @@ ENGINE: dict[str, Any] = {
 
 def workload(count: int, replicate: int) -> Workload:
     """Short chats of very different lengths."""
-    return workload_settings(
+    return read_workload(
         {
             "kind": "synthetic",
             "num_requests": count,
@@ -64,7 +66,8 @@ def under(policy: str, settings: dict[str, Any]) -> dict[str, Any]:
 def measure(requests: Workload, settings: dict[str, Any], *, virtual: bool) -> dict[str, float]:
     """The figures of one run."""
     run = replay(requests, settings, virtual=virtual, reveal_lengths=True)
-    return {name: METRICS[name].compute(run, Window(skip_first=10, skip_last=10), Slo()) for name in FIGURES}
+    view, registry = RunView(run, Window(skip_first=10, skip_last=10)), Registry.discover()
+    return {name: find_metric(name, registry).compute(view) for name in FIGURES}
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""The lab: one workload, several configurations, and a verdict on which is better.
+"""The lab: experiments that compare configurations of the engine on one workload.
 
     from enginecore_lab import compare, load_experiment
 
-Names are imported when first used, so that whoever needs one part does not pay for all.
+Names are imported when first used: each part costs only those who use it.
 """
 
 from importlib import import_module

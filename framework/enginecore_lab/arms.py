@@ -1,4 +1,4 @@
-"""The arms of an experiment as engines can be built from them."""
+"""Settings of an experiment's arms, complete."""
 
 from dataclasses import replace
 

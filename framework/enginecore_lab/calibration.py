@@ -1,4 +1,4 @@
-"""What steps of a real executor cost: a designed workload through a whole engine core, logged and fitted."""
+"""Calibration: the step costs of a real executor, measured by a designed workload and fitted."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LATE_EVERY = 2
 MOST_LATE = 8
 
 Progress = Callable[[float], None]
-"""Told which share of the time has passed."""
+"""Called with the share of the time that has passed."""
 
 
 class Wave(NamedTuple):
@@ -43,12 +43,12 @@ class Wave(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What was measured.
+    """The measurements and the fitted costs.
 
     Attributes:
         info: Of the engine that ran.
         samples: Every step but those of the warm-up.
-        gaps: Seconds of host work from each step's end to the start of the next, where nobody had to be waited for.
+        gaps: Seconds of host work from each step's end to the start of the next, where no request had to be waited for.
         fit: Costs fitted to the samples; its gap is the mean one.
     """
 
@@ -146,20 +146,22 @@ def _log_uniform(random: Random, most: int) -> int:
 
 
 def _run(core: EngineCore, recording: RecordingExecutor, wave: Wave, name: str, random: Random) -> list[int]:
-    """To the end; before which of its steps late requests were added."""
-    _add(core, wave.prompts, name, wave.num_output_tokens, random)
+    """Run a wave to its end; returns the indices of the steps before which late requests were added."""
+    _add_requests(core, wave.prompts, name, wave.num_output_tokens, random)
     late, pauses, rounds = list(wave.late), [], 0
     while core.has_requests():
         rounds += 1
         if late and rounds % LATE_EVERY == 0:
             pauses.append(len(recording.steps))
-            _add(core, [late.pop()], f"{name}-{rounds}", wave.num_output_tokens, random)
+            _add_requests(core, [late.pop()], f"{name}-{rounds}", wave.num_output_tokens, random)
         core.advance()
     return pauses
 
 
-def _add(core: EngineCore, lengths: Sequence[int], prefix: str, num_output_tokens: int, random: Random) -> None:
-    """Requests that share nothing, so that every prompt token is computed."""
+def _add_requests(
+    core: EngineCore, lengths: Sequence[int], prefix: str, num_output_tokens: int, random: Random
+) -> None:
+    """Add requests that share nothing, so that every prompt token is computed."""
     params = SamplingParams(temperature=0, max_tokens=num_output_tokens, ignore_eos=True)
     for index, length in enumerate(lengths):
         tokens = random.choices(range(core.info.vocab_size), k=length)

@@ -10,7 +10,7 @@ import numpy as np
 from enginecore.errors import ConfigurationError
 from enginecore_lab.arm_runs import ArmRunner, Progress, Runner
 from enginecore_lab.experiment import Experiment
-from enginecore_lab.metrics import METRICS
+from enginecore_lab.metrics.totals import slo_attainment
 from enginecore_lab.replay import replay
 
 WIDEST = 2.0**10
@@ -154,9 +154,9 @@ def _bracket(is_good: Callable[[float], bool], target: float) -> tuple[float, fl
 
 def _attainment(experiment: Experiment, arm_runs: ArmRunner, arm: int, factor: float) -> float:
     """Averaged over replicates."""
-    compute, slo, window = METRICS["slo_attainment"].compute, experiment.slo.terms(), experiment.window.window()
+    slo, window = experiment.slo.terms(), experiment.window.window()
     runs = (arm_runs.run(arm, replicate, factor) for replicate in range(experiment.replicates))
-    return float(np.mean([compute(run, window, slo) for run in runs]))
+    return float(np.mean([slo_attainment(window.of(run), slo) for run in runs]))
 
 
 def _capacity(arm: str, factor: float, points: dict[float, float], rate: float, target: float) -> Capacity:

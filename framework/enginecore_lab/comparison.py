@@ -1,10 +1,11 @@
-"""What a comparison found, as it stands in `result.json`."""
+"""Results of a comparison, as they stand in `result.json`."""
 
 from typing import Any, Literal
 
 import msgspec
 
-Direction = Literal["lower", "higher"]
+from enginecore_lab.interfaces import Direction
+
 VerdictName = Literal["better", "worse", "equivalent", "undecided", "refused"]
 
 

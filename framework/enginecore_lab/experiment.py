@@ -1,4 +1,4 @@
-"""An experiment as its file says it: one workload, two or more arms, and the metric that decides.
+"""Experiments as their files say them: one workload, two or more arms, and the metric that decides.
 
 name = "chunked-prefill"
 [workload]
@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from enginecore.registry.spelling import closest
-from enginecore_lab.metrics import METRICS, Metric, Slo, Window
+from enginecore_lab.choices import MetricByName, MetricChoice
+from enginecore_lab.metrics import Slo, Window
 from enginecore_lab.statistics import FEWEST_TO_RESAMPLE, LEVEL, Across, Margin
-from enginecore_lab.workloads.settings import WorkloadSettings
-from enginecore_lab.workloads.tables import Table
+from enginecore_lab.tables import Table
+from enginecore_lab.workloads.choice import AnyWorkload
 
 FEWEST_REPLICATES = 8
 DEFAULT_MARGIN = 0.02
@@ -51,12 +51,12 @@ class PrimarySettings(Table):
     """The one metric that decides, named before anything is run.
 
     Attributes:
-        metric: Its name.
+        metric: The metric, by its name.
         margin: Differences up to this share of the baseline do not matter. Unset: 2 %, unless `margin_abs` is set.
         margin_abs: The same in the metric's unit, instead.
     """
 
-    metric: str
+    metric: MetricByName
     margin: float | None = Field(default=None, ge=0, lt=1)
     margin_abs: float | None = Field(default=None, ge=0)
 
@@ -67,7 +67,7 @@ class PrimarySettings(Table):
         return self
 
     def margin_in_force(self) -> Margin:
-        """As the tables say it, or the default."""
+        """The margin as the table says it, or the default."""
         if self.margin_abs is not None:
             return Margin(self.margin_abs, is_relative=False)
         return Margin(DEFAULT_MARGIN if self.margin is None else self.margin)
@@ -77,11 +77,11 @@ class SecondarySettings(Table):
     """What is looked at beside it.
 
     Attributes:
-        metrics: Their names. The default are those that most questions are about.
+        metrics: The metrics, by their names. The default are those that most questions are about.
         margin: Differences up to this share of the baseline do not matter.
     """
 
-    metrics: tuple[str, ...] = DEFAULT_SECONDARY
+    metrics: tuple[MetricByName, ...] = Field(default=DEFAULT_SECONDARY, validate_default=True)
     margin: float = Field(default=DEFAULT_MARGIN, ge=0, lt=1)
 
 
@@ -139,10 +139,10 @@ class Experiment(Table):
     """
 
     name: str = Field(min_length=1)
-    workload: WorkloadSettings
+    workload: AnyWorkload
     arms: tuple[ArmSettings, ...] = Field(min_length=2)
     primary: PrimarySettings
-    secondary: SecondarySettings = SecondarySettings()
+    secondary: SecondarySettings = Field(default={}, validate_default=True)
     engine: dict[str, Any] = Field(default_factory=dict)
     slo: SloSettings = SloSettings()
     window: WindowSettings = WindowSettings()
@@ -170,16 +170,6 @@ class Experiment(Table):
             )
         return replicates
 
-    @field_validator("primary", "secondary")
-    @classmethod
-    def _check_metrics(cls, table: Any) -> Any:
-        names = (table.metric,) if isinstance(table, PrimarySettings) else table.metrics
-        for name in names:
-            if name not in METRICS:
-                hint = closest(name, METRICS) or f"; there are {', '.join(METRICS)}"
-                raise ValueError(f"there is no metric {name!r}{hint}")
-        return table
-
     @model_validator(mode="after")
     def _check_few_replicates(self) -> "Experiment":
         if self.replicates == 1 and self.clock == "real":
@@ -187,7 +177,7 @@ class Experiment(Table):
         if self.replicates < FEWEST_TO_RESAMPLE and self.across == "median":
             raise ValueError(
                 f"across = 'median' takes at least {FEWEST_TO_RESAMPLE} replicates, got {self.replicates}: of fewer "
-                "medians nobody can say how sure they are"
+                "medians there is no interval"
             )
         return self
 
@@ -198,12 +188,11 @@ class Experiment(Table):
     @property
     def needs_alone(self) -> bool:
         """Whether a metric needs the time that each request takes alone."""
-        return any(metric.name.startswith("slowdown") for metric in self.metrics())
+        return any(metric.built.needs_alone for metric in self.metrics())
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[MetricChoice]:
         """The primary one first, then the secondary ones."""
-        names = dict.fromkeys((self.primary.metric, *self.secondary.metrics))
-        return [METRICS[name] for name in names]
+        return list({metric.name: metric for metric in (self.primary.metric, *self.secondary.metrics)}.values())
 
     def plain(self) -> dict[str, Any]:
         """As plain values, from which `load_experiment` reads the same one.

@@ -1,4 +1,4 @@
-"""Reading experiment files, with errors that name the key, its value, and what would be right."""
+"""Experiment files: read with errors that name the key, its value, and what would be right."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -8,8 +8,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from enginecore.errors import ConfigurationError
+from enginecore.registry import Registry
+from enginecore.settings import load_registry
 from enginecore.settings.sentences import describe_problem, find_problems
-from enginecore.settings.sources import Values, file_layer, nested, overlay
+from enginecore.settings.sources import Values, expanded, file_layer, nested, overlay
 from enginecore_lab.experiment import Experiment
 
 _LONGEST_VALUE = 80
@@ -35,10 +37,17 @@ def load_experiment(source: str | Path | Mapping[str, Any], overrides: Mapping[s
     for key, value in (overrides or {}).items():
         values = overlay(values, nested(key.split("."), value))
     try:
-        return Experiment.model_validate(values)
+        return Experiment.model_validate(values, context={"registry": _registry(values)})
     except ValidationError as error:
         label = "the experiment" if isinstance(source, Mapping) else f"experiment {source}"
         raise ConfigurationError(_message(label, error, values)) from None
+
+
+def _registry(values: Values) -> Registry:
+    """The plugins that the engines of the arms have, whose workloads and metrics the experiment can choose."""
+    engine = values.get("engine")
+    plugins = expanded(engine).get("plugins", {}) if isinstance(engine, Mapping) else {}
+    return load_registry({"plugins": plugins}, environ={})
 
 
 def parse_overrides(texts: Iterable[str]) -> Values:

@@ -8,8 +8,9 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from enginecore_lab.comparison import ArmComparison, Direction, Interval, MetricComparison
+from enginecore_lab.comparison import ArmComparison, Interval, MetricComparison
 from enginecore_lab.experiment import Experiment
+from enginecore_lab.interfaces import Direction
 from enginecore_lab.measurement import Measurement
 from enginecore_lab.statistics import (
     LEVEL,
@@ -33,21 +34,26 @@ MOST_SATURATED = 0.1
 
 
 class MetricFacts(Protocol):
-    """What must be known of a metric to judge its differences."""
+    """The facts of a metric that its differences are judged by."""
 
     @property
     def name(self) -> str:
-        """As in the experiment."""
+        """The name in experiments."""
         ...
 
     @property
     def unit(self) -> str:
-        """Seconds of latencies."""
+        """See `Metric.unit`."""
         ...
 
     @property
     def direction(self) -> Direction:
-        """Which way is better."""
+        """See `Metric.direction`."""
+        ...
+
+    @property
+    def follows_queue(self) -> bool:
+        """See `Metric.follows_queue`."""
         ...
 
 
@@ -266,7 +272,7 @@ def _refuse_what_failed(metric: str, baseline: Arm, candidate: Arm) -> None:
 
 
 def _refuse_what_grew(metric: MetricFacts, baseline: Arm, candidate: Arm) -> None:
-    if not _follows_queue(metric):
+    if not metric.follows_queue:
         return
     for name, arm in (("baseline", baseline), ("candidate", candidate)):
         saturated = sum(measured.saturated for measured in arm)
@@ -275,13 +281,6 @@ def _refuse_what_grew(metric: MetricFacts, baseline: Arm, candidate: Arm) -> Non
                 f"the {name}'s queue only grew in {saturated} of {len(arm)} replicates, so this grows or falls with "
                 "the length of the run: lower the rate"
             )
-
-
-def _follows_queue(metric: MetricFacts) -> bool:
-    """Whether it is a latency, or made of latencies."""
-    if metric.unit == "s":
-        return metric.name != "makespan"
-    return metric.name.startswith(("slowdown", "slo_attainment", "fluidity", "good_rps"))
 
 
 def _p_values(comparison: ArmComparison) -> list[float]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from enginecore_lab.choices import MetricChoice
 from enginecore_lab.experiment import Experiment
-from enginecore_lab.metrics import Alone, Metric, MetricRefused, Slo, Window, is_saturated
+from enginecore_lab.metrics import Alone, MetricRefused, RunView, Slo, Window, is_saturated
 from enginecore_lab.run import Run
 from enginecore_lab.workload import Loop
 from enginecore_lab.workloads.digest import workload_hash
@@ -71,7 +72,7 @@ def measure_run(experiment: Experiment, run: Run, alone: Alone | None) -> Measur
 
 def measure(
     run: Run,
-    metrics: Iterable[Metric],
+    metrics: Iterable[MetricChoice],
     slo: Slo,
     window: Window,
     *,
@@ -111,24 +112,25 @@ def measure(
 
 
 def compute_metrics(
-    run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
+    run: Run, metrics: Iterable[MetricChoice], slo: Slo, window: Window, alone: Alone | None
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Values by metric, and the reason by metric where there is none."""
+    view = RunView(run, window, slo, alone)
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
     for metric in metrics:
         try:
-            values[metric.name] = metric.compute(run, window, slo, alone)
+            values[metric.name] = metric.compute(view)
         except MetricRefused as refusal:
             refused[metric.name] = str(refusal)
     return values, refused
 
 
 def _in_windows(
-    run: Run, metrics: Iterable[Metric], slo: Slo, window: Window, alone: Alone | None
+    run: Run, metrics: Iterable[MetricChoice], slo: Slo, window: Window, alone: Alone | None
 ) -> dict[str, list[float]]:
     """Values in windows, by metric, where every window has one. Metrics of the whole run have no windows."""
-    metrics = [metric for metric in metrics if not metric.is_of_run]
+    metrics = [metric for metric in metrics if not metric.built.is_of_run]
     found = [compute_metrics(run, metrics, slo, part, alone)[0] for part in _parts(window, len(run.requests))]
     return {
         metric.name: [values[metric.name] for values in found]

@@ -1,4 +1,4 @@
-"""The same function on many tasks at once: in processes of this machine, or on a Ray cluster."""
+"""Pools: one function on many tasks at once, in processes of this machine or on a Ray cluster."""
 
 import os
 import signal
@@ -28,13 +28,13 @@ def run_tasks(
     kind: PoolKind = "processes",
     on_done: Callable[[], None] = lambda: None,
 ) -> list[Result]:
-    """What `function` gives for the arguments of each task, in the order of the tasks.
+    """Call `function` with the arguments of each task; returns the results in the order of the tasks.
 
     Args:
         function: Of a module, so that another process can import it.
-        tasks: Arguments; they and the results go from process to process.
-        jobs: Processes, or Ray tasks, at the same time. One process is this one.
-        kind: Where they run.
+        tasks: Arguments; they and the results are pickled.
+        jobs: Processes, or Ray tasks, at the same time; with one process it is this one.
+        kind: Where the tasks run.
         on_done: Called here after each task.
 
     Raises:
@@ -73,7 +73,7 @@ def _in_processes(
     try:
         with (
             ProcessPoolExecutor(workers, mp_context=context, initializer=_follow, initargs=(watched,)) as pool,
-            held,  # closed first: whoever still computes then, computes for nobody
+            held,  # closed first: results that are still computed then are not wanted
         ):
             running = {pool.submit(function, *task): index for index, task in enumerate(tasks)}
             for future in as_completed(running):

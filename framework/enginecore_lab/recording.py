@@ -1,4 +1,4 @@
-"""When a real executor runs which step: it stands before the executor and notes both."""
+"""A recording executor: notes when each step of another executor was submitted and ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -112,10 +112,10 @@ class RecordingExecutor(Executor):
 
 
 def replayable_seconds(steps: Sequence[RecordedStep], woken: Mapping[int, float]) -> list[float]:
-    """What `executor.simulated.step_times` must be, so that a virtual run plans the same steps as this one did.
+    """Values of `executor.simulated.step_times` with which a virtual run plans the same steps as this one did.
 
-    For one batch in flight at a time. A step lasts until the next one was submitted, so that whoever came during the
-    host work between them comes in time; before a wait it lasts to its end.
+    For one batch in flight at a time. A step lasts until the next one was submitted, so that requests that came
+    during the host work between them come in time; before a wait it lasts to its end.
 
     Args:
         steps: All of them, in order, each ended.

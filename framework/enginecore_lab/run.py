@@ -1,4 +1,4 @@
-"""What one workload gave on one configuration: per request and per step, as measured on the engine's clock."""
+"""Records of a run: what one workload gave on one configuration, per request and per step, by the engine's clock."""
 
 from array import array
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How sure one can be of a difference between two arms, of which there is one value per replicate in each.
+"""Statistics of the difference between two arms, with one value per replicate in each.
 
 Replicates are paired: both arms got the same workload. Whatever a metric is within a replicate (a mean, a quantile, a
 share), what is compared is its mean, or its median, over replicates.
@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from enginecore_lab.comparison import Direction, Interval, VerdictName
+from enginecore_lab.comparison import Interval, VerdictName
 from enginecore_lab.extras import require
+from enginecore_lab.interfaces import Direction
 
 LEVEL = 0.95
 FEWEST_TO_RESAMPLE = 10

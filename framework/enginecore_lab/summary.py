@@ -44,7 +44,7 @@ def summarize(experiment: Experiment, trial: TrialRecord, judgements: Judgements
         seed=experiment.seed,
         arms=[_arm(name, of_arm) for name, of_arm in zip(names, trial.arms, strict=True)],
         comparisons=list(judgements.comparisons),
-        noise_floor=judgements.noise_floors.get(experiment.primary.metric, 0.0),
+        noise_floor=judgements.noise_floors.get(experiment.primary.metric.name, 0.0),
         warnings=[
             *_warnings(experiment, trial.arms, trial.unsteady),
             *_few_pairs(experiment, judgements.comparisons),
@@ -124,7 +124,8 @@ def _few_pairs(experiment: Experiment, comparisons: Sequence[ArmComparison]) -> 
 
 def _asked(experiment: Experiment) -> tuple[str, ...]:
     """Secondary metrics that the experiment names. Default ones, which a result names too, may be missing silently."""
-    return experiment.secondary.metrics if experiment.secondary.metrics != DEFAULT_SECONDARY else ()
+    names = tuple(metric.name for metric in experiment.secondary.metrics)
+    return names if names != DEFAULT_SECONDARY else ()
 
 
 def _warnings_of(name: str, measured: Sequence[Measurement]) -> Iterator[str]:

@@ -1,14 +1,16 @@
 """Arms x rates: how each configuration changes as requests come faster."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
+from typing import Any
 
 import msgspec
 
 from enginecore.errors import ConfigurationError
 from enginecore_lab.arm_runs import ArmRunner, Progress, Runner
 from enginecore_lab.experiment import Experiment
+from enginecore_lab.experiment_file import load_experiment
 from enginecore_lab.pool import PoolKind, run_tasks
 from enginecore_lab.replay import replay
 from enginecore_lab.trial import measure_arm
@@ -58,7 +60,8 @@ def run_sweep(
         raise ConfigurationError(f"rates are finite multiples of the workload's own, above 0; got {wrong[0]}")
     if experiment.clock == "real" and (jobs > 1 or pool != "processes"):
         raise ConfigurationError("on a real clock runs would disturb each other: take one job, in this process")
-    tasks = [(experiment, runner, arm, factor) for arm in range(len(experiment.arms)) for factor in factors]
+    plain = experiment.plain()
+    tasks = [(plain, runner, arm, factor) for arm in range(len(experiment.arms)) for factor in factors]
     done = itertools.count(1)
     return run_tasks(
         _run_cell,
@@ -69,7 +72,8 @@ def run_sweep(
     )
 
 
-def _run_cell(experiment: Experiment, runner: Runner, arm: int, factor: float) -> Cell:
+def _run_cell(plain: Mapping[str, Any], runner: Runner, arm: int, factor: float) -> Cell:
+    experiment = load_experiment(plain)
     runs = ArmRunner(experiment, runner)
     measured = [measure_arm(runs, experiment, arm, replicate, factor) for replicate in range(experiment.replicates)]
     metrics = dict.fromkeys(metric for each in measured for metric in each.values)

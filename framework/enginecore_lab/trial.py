@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from enginecore.errors import ConfigurationError
 from enginecore.registry import Registry
 from enginecore_lab.arm_runs import ArmRunner, Progress, Runner
 from enginecore_lab.experiment import FEWEST_REPLICATES, Experiment
+from enginecore_lab.experiment_file import load_experiment
 from enginecore_lab.measurement import Measurement, measure_run
 from enginecore_lab.pool import run_tasks
 from enginecore_lab.run import Run
+from enginecore_lab.streams import Streams
 from enginecore_lab.workloads.digest import workload_hash
-from enginecore_lab.workloads.streams import Streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,9 @@ def _measured(runs: ArmRunner, experiment: Experiment, run: Run, replicate: int)
     return measure_run(experiment, run, runs.time_alone(replicate) if experiment.needs_alone else None)
 
 
-def _measure_replicate(experiment: Experiment, runner: Runner, replicate: int) -> list[Measurement]:
-    """Measure all arms on one replicate, in a process of a pool."""
+def _measure_replicate(plain: Mapping[str, Any], runner: Runner, replicate: int) -> list[Measurement]:
+    """Measure all arms of an experiment, given as plain values, on one replicate, in a process of a pool."""
+    experiment = load_experiment(plain)
     runs = ArmRunner(experiment, runner)
     return [measure_arm(runs, experiment, arm, replicate) for arm in range(len(experiment.arms))]
 
@@ -147,7 +150,8 @@ class _Trial:
 
     def run_in_processes(self, replicates: Iterable[int], runner: Runner, jobs: int) -> None:
         """Run every arm on these replicates, one replicate per task of a pool."""
-        tasks = [(self._experiment, runner, replicate) for replicate in replicates]
+        plain = self._experiment.plain()
+        tasks = [(plain, runner, replicate) for replicate in replicates]
         for found in run_tasks(
             _measure_replicate, tasks, jobs=jobs, on_done=lambda: self._count(len(self._experiment.arms))
         ):
@@ -180,7 +184,7 @@ class _Trial:
 
     def _check_primary(self, measurement: Measurement) -> None:
         """Refuse a primary metric without a value before hours are spent on it."""
-        metric = self._experiment.primary.metric
+        metric = self._experiment.primary.metric.name
         if metric in measurement.refused:
             raise ConfigurationError(
                 f"the primary metric {metric} has no value in the first replicate: {measurement.refused[metric]}"

@@ -1,4 +1,4 @@
-"""What is asked of an engine, and when: requests described by lengths and prefix blocks, not spelt out."""
+"""Workloads: requests with times, described by lengths and prefix blocks rather than by tokens."""
 
 from collections.abc import Sequence
 from typing import Literal

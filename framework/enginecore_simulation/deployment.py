@@ -1,4 +1,4 @@
-"""From a card, a model and how it is shared out, to step costs and KV blocks: without a measurement."""
+"""Deployments: step costs and KV blocks of a model on cards, from data sheets, without a measurement."""
 
 from dataclasses import dataclass, field
 
@@ -48,7 +48,7 @@ class Deployment:
         return tuple(base + (stage < extra) for stage in range(self.pipeline_parallel_size))
 
     def costs(self) -> StepCosts:
-        """What a step takes that runs through all stages, with nobody else in them."""
+        """The costs of a step that runs through all stages, with no other step in them."""
         shape, card, reached, tp = self.shape, self.hardware, self.efficiency, self.tensor_parallel_size
         parameters = shape.num_active_parameters / tp
         return StepCosts(
@@ -73,7 +73,7 @@ class Deployment:
 
         Args:
             block_size: Tokens per block.
-            utilization: Share of a card's memory that may be used; the rest is for activations and everybody else.
+            utilization: Share of a card's memory that may be used; the rest is for activations and other processes.
         """
         shape, tp = self.shape, self.tensor_parallel_size
         weights = shape.num_parameters * shape.dtype_bytes / shape.num_layers

@@ -1,4 +1,4 @@
-"""What a step costs depends on these few sums over its batch."""
+"""Features of a step: the few sums over its batch that its cost depends on."""
 
 from typing import NamedTuple
 
@@ -30,10 +30,10 @@ class StepFeatures(NamedTuple):
 
 
 class TrackedStep(NamedTuple):
-    """One plan, understood.
+    """One plan with its features.
 
     Attributes:
-        features: What it costs depends on these.
+        features: Features of its batch.
         sampled_ids: Requests that get a token from it, in order of the batch.
     """
 
@@ -49,7 +49,7 @@ class StepTracker:
         self._prefills: dict[str, int] = {}  # tokens known, of those that have not computed them all
 
     def apply(self, plan: SchedulerOutput) -> TrackedStep:
-        """Take in the next plan."""
+        """Follow the next plan; returns its features."""
         for request_id in (*plan.finished_ids, *plan.preempted_ids):
             del self._contexts[request_id]
             self._prefills.pop(request_id, None)
@@ -62,7 +62,7 @@ class StepTracker:
 
     @property
     def request_ids(self) -> list[str]:
-        """Requests that have not gone."""
+        """Requests that the worker still holds."""
         return list(self._contexts)
 
     def _begin(self, request: NewRequestData) -> None:

@@ -108,7 +108,7 @@ def _best_costs(samples: Sequence[StepSample]) -> StepCosts:
     seconds = np.array([sample.seconds for sample in samples])
     first = _least_squares(samples, seconds)
     # errors as shares of the measured times favour steps that happened to be fast, and so predict too little: once
-    # more, as shares of what was predicted, and without steps that somebody else must have held up
+    # more, as shares of what was predicted, and without steps that something else must have held up
     usual = [sample for sample in samples if sample.seconds <= OUTLIER * first.seconds(sample.features)]
     return _least_squares(usual, np.array([first.seconds(sample.features) for sample in usual]))
 

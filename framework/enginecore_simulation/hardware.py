@@ -1,4 +1,4 @@
-"""What accelerators can do, by their data sheets, and how much of it a model gets."""
+"""Accelerators by their data sheets, and the share of it that a model reaches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""When batches leave a pipeline of stages."""
+"""Times at which batches leave a pipeline of stages."""
 
 from collections.abc import Sequence
 from math import inf

@@ -1,4 +1,4 @@
-"""Shapes of well-known models, in the words of their config.json."""
+"""Shapes of well-known models, as their config.json says them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

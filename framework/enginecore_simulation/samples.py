@@ -1,4 +1,4 @@
-"""Tables of steps with the time that they took: what calibrations log, and what people measured by themselves."""
+"""Tables of measured steps, as calibrations log them."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""A model, as far as its speed and its memory depend on it."""
+"""Shapes of models: the numbers that speed and memory depend on."""
 
 import json
 from collections.abc import Mapping

@@ -3,9 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
+from enginecore.registry import Registry
+from enginecore_lab.choices import all_metrics
 from enginecore_lab.replay import replay
 from enginecore_lab.run import Run
 from enginecore_lab.workload import Workload, WorkloadRequest
+
+METRICS = {metric.name: metric for metric in all_metrics(Registry.discover())}
 
 
 def asked(request_id: str, at: float = 0.0, prompt: int = 8, output: int = 4, **fields: Any) -> WorkloadRequest:

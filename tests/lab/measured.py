@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from enginecore_lab.comparison import Direction
+from enginecore_lab.interfaces import Direction
 from enginecore_lab.measurement import Measurement
 
 
@@ -13,6 +13,10 @@ class Facts:
     name: str
     unit: str = "s"
     direction: Direction = "lower"
+
+    @property
+    def follows_queue(self) -> bool:
+        return self.unit == "s" and self.name != "makespan"
 
 
 def measurement(values: dict[str, float], **fields: Any) -> Measurement:

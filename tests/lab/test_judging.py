@@ -6,8 +6,9 @@ from msgspec import structs
 
 from enginecore_lab.judging import Rules, judge_arms, judge_metric, noise_floors
 from enginecore_lab.measurement import measure
-from enginecore_lab.metrics import METRICS, Slo, Window
+from enginecore_lab.metrics import Slo, Window
 from enginecore_lab.statistics import Margin
+from tests.lab.making import METRICS
 from tests.lab.measured import Facts, arm, measurement
 from tests.lab.metrics.made import run_of, served
 

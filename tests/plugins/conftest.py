@@ -4,7 +4,13 @@ import pytest
 
 from tests.plugins.environment import install_examples
 
-PACKAGES = ("third_party_policy", "third_party_scheduler", "third_party_kv_cache", "third_party_transport")
+PACKAGES = (
+    "third_party_policy",
+    "third_party_scheduler",
+    "third_party_kv_cache",
+    "third_party_transport",
+    "third_party_lab",
+)
 
 
 @pytest.fixture(scope="session")

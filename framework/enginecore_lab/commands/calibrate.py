@@ -19,7 +19,7 @@ from enginecore_lab.commands.progress import progress_bar
 from enginecore_lab.metrics import Window
 from enginecore_lab.prediction import at_load, capacity, prediction_errors, simulated_settings
 from enginecore_lab.prediction import predict as run_prediction
-from enginecore_lab.workloads import AnyWorkload, workload_settings
+from enginecore_lab.workloads import WorkloadChoice, read_workload
 from enginecore_simulation.files import write_costs
 from enginecore_simulation.samples import write_samples
 
@@ -88,9 +88,9 @@ def _predict(loaded: Loaded, info: EngineInfo, costs: Path, num_requests: int, s
         Console().print(table)
 
 
-def _poisson(num_requests: int, longest: int) -> AnyWorkload:
+def _poisson(num_requests: int, longest: int) -> WorkloadChoice:
     """Short chats, independent of one another."""
-    return workload_settings(
+    return read_workload(
         {
             "kind": "synthetic",
             "num_requests": num_requests,

@@ -1,4 +1,4 @@
-"""Where commands leave what they found."""
+"""Folders for results."""
 
 import tempfile
 from pathlib import Path

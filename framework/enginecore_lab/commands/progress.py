@@ -10,7 +10,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
-    """A bar on stderr, if that is a terminal. Tell it how much is done, and of how much."""
+    """A bar on stderr, if that is a terminal. Call it with what is done and with the whole."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda done, total: None

@@ -1,4 +1,4 @@
-"""`enginecore replay`: what one configuration makes of one workload."""
+"""`enginecore replay`: run one workload on one configuration."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,11 +8,12 @@ import typer
 from rich.console import Console
 
 from enginecore.cli.options import AsJson, ConfigFile, Overrides
+from enginecore_lab.choices import all_metrics
 from enginecore_lab.commands.progress import progress_bar
 from enginecore_lab.commands.replay_source import ReplayOptions, ReplayPlan, plan_replay
 from enginecore_lab.commands.replay_tables import print_run
 from enginecore_lab.measurement import compute_metrics
-from enginecore_lab.metrics import METRICS, Alone, is_saturated
+from enginecore_lab.metrics import Alone, is_saturated
 from enginecore_lab.replay import replay as run_replay
 from enginecore_lab.replay import time_alone
 from enginecore_lab.result import to_json
@@ -81,11 +82,12 @@ def replay(
     asked = plan_replay(experiment, arm, options)
     run = _run(asked)
     alone_time = _time_alone(asked) if alone else None
-    values, refused = compute_metrics(run, METRICS.values(), asked.slo, asked.window, alone_time)
+    metrics = all_metrics(asked.settings.registry)
+    values, refused = compute_metrics(run, metrics, asked.slo, asked.window, alone_time)
     if as_json:
         typer.echo(to_json(_plain(run, values, refused)), nl=False)
     else:
-        print_run(run, values, refused, Console())
+        print_run(run, metrics, values, refused, Console())
 
 
 def _run(asked: ReplayPlan) -> Run:

@@ -1,4 +1,4 @@
-"""What `enginecore replay` is to run: an arm of an experiment, or a workload on an engine, from options."""
+"""Plans of `enginecore replay`: an arm of an experiment, or a workload on an engine, from options."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from enginecore_lab.experiment_file import load_experiment
 from enginecore_lab.experiment_file import parse_overrides as parse_values
 from enginecore_lab.metrics import Slo, Window
 from enginecore_lab.workload import Workload
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 
 TERMS = ("ttft", "tpot", "e2e")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """As they were given.
+    """The options of the command, as they were given.
 
     Attributes:
         workload: Keys of the workload, with values.
@@ -51,7 +51,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """All that there is to know before a run."""
+    """All that a run needs."""
 
     workload: Workload
     settings: Loaded
@@ -62,7 +62,7 @@ class ReplayPlan:
 
 
 def plan_replay(experiment: Path | None, arm: str | None, options: ReplayOptions) -> ReplayPlan:
-    """By what the options say.
+    """The run that the options ask for.
 
     Raises:
         ConfigurationError: what is wrong, and what would be right.
@@ -85,9 +85,11 @@ def _of_options(options: ReplayOptions) -> ReplayPlan:
             "there is nothing to replay: name an experiment's file, or a workload, for example --workload kind=azure "
             "--workload path=trace.csv"
         )
+    loaded = load_settings(parse_overrides(options.overrides), config_file=options.config)
+    workload = read_workload(_table(options.workload), loaded.registry)
     return ReplayPlan(
-        workload=workload_settings(_table(options.workload)).make(options.seed or 0, options.replicate),
-        settings=load_settings(parse_overrides(options.overrides), config_file=options.config),
+        workload=workload.make(options.seed or 0, options.replicate),
+        settings=loaded,
         virtual=options.virtual is not False,
         reveal_lengths=options.reveal_lengths,
         slo=_slo(options.slo, Slo()),

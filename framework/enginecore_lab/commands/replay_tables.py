@@ -1,28 +1,47 @@
 """Tables of one run's metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enginecore_lab.metrics import METRICS, load_of
+from enginecore_lab.choices import MetricChoice
+from enginecore_lab.metrics import load_of
 from enginecore_lab.run import Run
+
+Known = Mapping[str, MetricChoice]
+"""All metrics, by name."""
 
 SUMMARIES = ("mean", "p50", "p95", "p99", "max")
 
 
-def print_run(run: Run, values: Mapping[str, float], refused: Mapping[str, str], console: Console) -> None:
-    """What ran, latencies, totals, and what must be known before believing them."""
+def print_run(
+    run: Run,
+    metrics: Sequence[MetricChoice],
+    values: Mapping[str, float],
+    refused: Mapping[str, str],
+    console: Console,
+) -> None:
+    """Print the run, its latencies and totals, and what must be known before believing them.
+
+    Args:
+        run: The run.
+        metrics: All metrics, in the order in which they are shown.
+        values: Values by metric.
+        refused: Metrics without a value, and why.
+        console: Where to.
+    """
+    known = {metric.name: metric for metric in metrics}
     print_header(run, console)
-    console.print(_latencies(values, refused))
-    console.print(_totals(values))
+    console.print(_latencies(known, values, refused))
+    console.print(_totals(known, values))
     for warning in _warnings(run, values, refused):
         console.print(f"[yellow]warning:[/] {escape(warning)}")
 
 
 def print_header(run: Run, console: Console) -> None:
-    """Workload and engine in two lines."""
+    """Print workload, engine and length of the run."""
     workload, info = run.workload, run.info
     loop = f"{workload.loop} loop"
     if workload.loop == "closed":
@@ -38,28 +57,28 @@ def print_header(run: Run, console: Console) -> None:
     )
 
 
-def _latencies(values: Mapping[str, float], refused: Mapping[str, str]) -> Table:
+def _latencies(known: Known, values: Mapping[str, float], refused: Mapping[str, str]) -> Table:
     table = Table(title="Latencies")
     table.add_column("")
     for summary in SUMMARIES:
         table.add_column(summary, justify="right")
-    names = dict.fromkeys(_base(name) for name in METRICS if _is_latency(name))
+    names = dict.fromkeys(_base(name) for name in known if _is_latency(name, known))
     for name in names:
         keys = [f"{name}_{summary}" for summary in SUMMARIES]
         if any(key in values for key in keys):
-            table.add_row(name, *(_shown(key, values) for key in keys))
-    if any(_is_latency(name) and "samples" in why for name, why in refused.items()):
+            table.add_row(name, *(_shown(key, known, values) for key in keys))
+    if any(_is_latency(name, known) and "samples" in why for name, why in refused.items()):
         table.caption = "-: too few requests for that quantile"
     return table
 
 
-def _totals(values: Mapping[str, float]) -> Table:
+def _totals(known: Known, values: Mapping[str, float]) -> Table:
     table = Table(title="Totals")
     for heading in ("", "value", "what it is"):
         table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
-    for name, metric in METRICS.items():
-        if name in values and not _is_latency(name):
-            table.add_row(name, _shown(name, values), escape(metric.summary))
+    for name, metric in known.items():
+        if name in values and not _is_latency(name, known):
+            table.add_row(name, _shown(name, known, values), escape(metric.summary))
     return table
 
 
@@ -87,14 +106,14 @@ def _base(name: str) -> str:
     return name.rpartition("_")[0]
 
 
-def _is_latency(name: str) -> bool:
-    return name.rpartition("_")[2] in SUMMARIES and f"{_base(name)}_p50" in METRICS
+def _is_latency(name: str, known: Known) -> bool:
+    return name.rpartition("_")[2] in SUMMARIES and f"{_base(name)}_p50" in known
 
 
-def _shown(name: str, values: Mapping[str, float]) -> str:
+def _shown(name: str, known: Known, values: Mapping[str, float]) -> str:
     if name not in values:
         return "-"
-    value, unit = values[name], METRICS[name].unit
+    value, unit = values[name], known[name].unit
     if unit == "s" and value < 1:
         return f"{value * 1000:.1f} ms"
     if unit.startswith("1/"):

@@ -10,12 +10,13 @@ from rich.table import Table
 
 from enginecore.cli.options import AsJson
 from enginecore.errors import ConfigurationError
-from enginecore.registry.spelling import closest
 from enginecore_lab import text
+from enginecore_lab.arms import load_arms
+from enginecore_lab.choices import MetricChoice, find_metric
 from enginecore_lab.commands.experiments import ExperimentFile, ExperimentOverrides, Jobs
 from enginecore_lab.commands.progress import progress_bar
+from enginecore_lab.experiment import Experiment
 from enginecore_lab.experiment_file import load_experiment, parse_overrides
-from enginecore_lab.metrics import METRICS
 from enginecore_lab.pool import PoolKind
 from enginecore_lab.result import to_json
 from enginecore_lab.sweep import Cell, run_sweep
@@ -37,18 +38,30 @@ def sweep(
     """Run every arm of an experiment at several rates."""
     asked = load_experiment(experiment, parse_overrides(overrides or ()))
     shown = metrics.split(",") if metrics else list(_SHOWN)
-    if unknown := [name for name in shown if name not in METRICS]:
-        raise ConfigurationError(f"--metrics: there is no metric {unknown[0]!r}{closest(unknown[0], METRICS)}")
+    columns = _find_metrics(list(dict.fromkeys((asked.primary.metric.name, *shown))), asked)
     with progress_bar("Runs") as progress:
         cells = run_sweep(asked, _numbers(rates), jobs=jobs, pool=pool, progress=progress)
     if as_json:
         typer.echo(to_json(cells), nl=False)
         return
-    _print(cells, list(dict.fromkeys((asked.primary.metric, *shown))))
+    _print(cells, columns)
+
+
+def _find_metrics(names: list[str], asked: Experiment) -> list[MetricChoice]:
+    """The metrics of these names, among those that the plugins of the arms offer.
+
+    Raises:
+        ConfigurationError: there is no such metric; names those that are close.
+    """
+    registry = load_arms(asked)[0].registry
+    try:
+        return [find_metric(name, registry) for name in names]
+    except ValueError as error:
+        raise ConfigurationError(f"--metrics: {error}") from None
 
 
 def _numbers(text: str) -> list[float]:
-    """Of a list with commas.
+    """The numbers of a list with commas.
 
     Raises:
         ConfigurationError: a part is no number.
@@ -59,10 +72,10 @@ def _numbers(text: str) -> list[float]:
         raise ConfigurationError(f"--rates {text!r}: write numbers with commas, such as 0.5,1,1.5 ({error})") from None
 
 
-def _print(cells: list[Cell], metrics: list[str]) -> None:
+def _print(cells: list[Cell], metrics: list[MetricChoice]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("arm", overflow="fold")
-    for heading in ("rate", "per s", *metrics):
+    for heading in ("rate", "per s", *(metric.name for metric in metrics)):
         table.add_column(heading.replace("_", " "), justify="right")
     table.add_column("queue grew", justify="right")
     for cell in cells:
@@ -74,6 +87,6 @@ def _print(cells: list[Cell], metrics: list[str]) -> None:
     Console().print(table)
 
 
-def _figure(cell: Cell, metric: str) -> str:
-    values = cell.metrics.get(metric)
-    return text.quantity(text.mean(values), METRICS[metric].unit) if values else "-"
+def _figure(cell: Cell, metric: MetricChoice) -> str:
+    values = cell.metrics.get(metric.name)
+    return text.quantity(text.mean(values), metric.unit) if values else "-"

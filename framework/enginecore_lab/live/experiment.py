@@ -1,4 +1,4 @@
-"""Two configurations under live traffic, until one is shown to be better or has done harm."""
+"""A live experiment: two configurations under live traffic, until one is better or has done harm."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What live requests were measured to take, by block."""
+"""Measurements of live requests, by block."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -119,7 +119,7 @@ class Ledger:
             self._unended[request.block.number] -= 1
 
     def leave(self, request_id: str, now: float) -> None:
-        """Its client has had enough: a stop string has come, or nobody listens any more.
+        """Its client has left: a stop string has come, or the stream is no longer read.
 
         With tokens it counts as completed by the last of them. Without, as having taken as long as it was waited for:
         an arm that tires people out must not look better for it.

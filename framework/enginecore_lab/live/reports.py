@@ -1,4 +1,4 @@
-"""What a live experiment says of itself, at any time."""
+"""Reports of a live experiment, at any time."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ class LiveReport(msgspec.Struct, frozen=True, kw_only=True):
         state: "pilot", "running", "decided", "reverted" or "undecided".
         sentence: The same for people, with the reason.
         num_pairs: Pairs of blocks that count.
-        skipped_pairs: Pairs with a block in which nobody came.
+        skipped_pairs: Pairs with a block without requests.
         difference: Mean of candidate - baseline over the pairs, in seconds.
         half_width: Of the confidence sequence around it; infinite with few pairs.
         e_value: Evidence against "no difference"; decided at 1 / alpha.

@@ -1,4 +1,4 @@
-"""How a live experiment is run and judged."""
+"""Settings of a live experiment."""
 
 from typing import Literal, Self
 

@@ -1,4 +1,4 @@
-"""Which arm serves when: blocks of time in pairs, the order inside each pair drawn by lot."""
+"""Switchbacks: blocks of time in pairs, one for each arm, in an order drawn by lot."""
 
 from random import Random
 from typing import NamedTuple

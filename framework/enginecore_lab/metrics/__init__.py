@@ -1,15 +1,14 @@
-"""Metrics of a run, each by one name and one definition, and whether the run was one of an overloaded engine."""
+"""Metrics of a run, and whether the run was one of an overloaded engine."""
 
-from enginecore_lab.metrics.catalogue import METRICS
+from enginecore_lab.interfaces import Alone, MetricRefused, Slo, TooFewRequests
 from enginecore_lab.metrics.load import Load, is_saturated, load_of
-from enginecore_lab.metrics.terms import Alone, Metric, MetricRefused, Slo, TooFewRequests, Window
+from enginecore_lab.metrics.view import RunView, Window
 
 __all__ = [
-    "METRICS",
     "Alone",
     "Load",
-    "Metric",
     "MetricRefused",
+    "RunView",
     "Slo",
     "TooFewRequests",
     "Window",

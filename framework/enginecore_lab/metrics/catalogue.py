@@ -1,36 +1,36 @@
-"""All metrics, by name."""
+"""The lab's own metrics as components."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from enginecore_lab.comparison import Direction
+from enginecore.plugin import Component
+from enginecore_lab.interfaces import Direction, MeasuredRequest, MeasuredRun, Metric, Slo
 from enginecore_lab.metrics import samples, service, summaries, totals
 from enginecore_lab.metrics.samples import TakeSamples
 from enginecore_lab.metrics.summaries import Summarize
-from enginecore_lab.metrics.terms import Alone, Compute, Metric, Slo, Window
-from enginecore_lab.run import RequestRun, Run
 
-OfRequests = Callable[[Sequence[RequestRun], Slo], float]
-OfRun = Callable[[Run, Slo], float]
+OfRequests = Callable[[Sequence[MeasuredRequest], Slo], float]
+OfRun = Callable[[MeasuredRun, Slo], float]
 
 _SUMMARIES: tuple[tuple[str, str, Summarize], ...] = (
     ("mean", "Mean", summaries.mean),
-    ("p50", "Median", summaries.percentile(50)),
-    ("p95", "95th percentile", summaries.percentile(95)),
-    ("p99", "99th percentile", summaries.percentile(99)),
+    ("p50", "Median", partial(summaries.percentile, 50)),
+    ("p95", "95th percentile", partial(summaries.percentile, 95)),
+    ("p99", "99th percentile", partial(summaries.percentile, 99)),
     ("max", "Largest", summaries.largest),
 )
 
-_LATENCIES: tuple[tuple[str, str, TakeSamples], ...] = (
-    ("ttft", "s", samples.ttft),
-    ("itl", "s", samples.itl),
-    ("tpot", "s", samples.tpot),
-    ("e2e", "s", samples.e2e),
-    ("queue_delay", "s", samples.queue_delay),
-    ("max_itl", "s", samples.max_itl),
-    ("normalized_latency", "s", samples.normalized_latency),
-    ("slowdown", "", samples.slowdown),
+_LATENCIES: tuple[tuple[str, TakeSamples], ...] = (
+    ("ttft", samples.ttft),
+    ("itl", samples.itl),
+    ("tpot", samples.tpot),
+    ("e2e", samples.e2e),
+    ("queue_delay", samples.queue_delay),
+    ("max_itl", samples.max_itl),
+    ("normalized_latency", samples.normalized_latency),
 )
 
 _OF_REQUESTS: tuple[tuple[str, Direction, OfRequests], ...] = (
@@ -54,43 +54,83 @@ _OF_RUN: tuple[tuple[str, str, Direction, OfRun], ...] = (
     ("jain_service", "", "higher", service.jain_service),
 )
 
-
-def _summarized(take: TakeSamples, summarize: Summarize) -> Compute:
-    def compute(run: Run, window: Window, slo: Slo, alone: Alone | None = None) -> float:
-        return summarize(take(window.of(run), alone))
-
-    return compute
+_MADE_OF_LATENCIES = ("slo_attainment", "fluidity_index", "good_rps")
+"""Shares and rates that follow the queue though their unit is no second."""
 
 
-def _of_requests(function: OfRequests) -> Compute:
-    def compute(run: Run, window: Window, slo: Slo, alone: Alone | None = None) -> float:
-        return function(window.of(run), slo)
+@dataclass(frozen=True, kw_only=True)
+class _OwnMetric(Metric):
+    unit: str = ""
+    direction: Direction = "lower"
+    is_of_run: bool = False
+    needs_alone: bool = False
+    grows_with_queue: bool = False
 
-    return compute
+    @property
+    def follows_queue(self) -> bool:
+        return self.grows_with_queue
 
 
-def _of_run(function: OfRun) -> Compute:
-    def compute(run: Run, window: Window, slo: Slo, alone: Alone | None = None) -> float:
-        return function(run, slo)
+@dataclass(frozen=True, kw_only=True)
+class LatencyMetric(_OwnMetric):
+    """A mean, a quantile or the largest of latencies, one per request or per gap between tokens."""
 
-    return compute
+    take: TakeSamples
+    summarize: Summarize
+
+    def compute(self, run: MeasuredRun, /) -> float:
+        return self.summarize(self.take(run.requests, run.alone))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestsMetric(_OwnMetric):
+    """A share or a count over the requests that count."""
+
+    function: OfRequests
+
+    def compute(self, run: MeasuredRun, /) -> float:
+        return self.function(run.requests, run.slo)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRunMetric(_OwnMetric):
+    """A figure of the whole run: what was served in which time cannot be cut by requests."""
+
+    function: OfRun
+    is_of_run: bool = True
+
+    def compute(self, run: MeasuredRun, /) -> float:
+        return self.function(run, run.slo)
+
+
+def metric_components() -> Iterator[Component]:
+    """All of them: a latency's name is followed by `_mean`, `_p50`, `_p95`, `_p99` or `_max`."""
+    for name, take in _LATENCIES:
+        yield from _latencies(name, take, unit="s")
+    yield from _latencies("slowdown", samples.slowdown, unit="", needs_alone=True)
+    for name, direction, of_requests in _OF_REQUESTS:
+        grows = name in _MADE_OF_LATENCIES
+        metric = RequestsMetric(direction=direction, function=of_requests, grows_with_queue=grows)
+        yield _component(name, _first_line(of_requests), metric)
+    for name, unit, direction, of_run in _OF_RUN:
+        grows = name in _MADE_OF_LATENCIES
+        whole = WholeRunMetric(unit=unit, direction=direction, function=of_run, grows_with_queue=grows)
+        yield _component(name, f"{_first_line(of_run)} Of the whole run.", whole)
+
+
+def _latencies(name: str, take: TakeSamples, **facts: Any) -> Iterator[Component]:
+    for suffix, word, summarize in _SUMMARIES:
+        metric = LatencyMetric(take=take, summarize=summarize, grows_with_queue=True, **facts)
+        yield _component(f"{name}_{suffix}", f"{word}: {_first_line(take)}", metric)
+
+
+def _component(name: str, summary: str, metric: Metric) -> Component:
+    return Component(kind="metric", name=name, factory=partial(_offer, metric), summary=summary)
+
+
+def _offer(metric: Metric, settings: object, context: object) -> Metric:
+    return metric
 
 
 def _first_line(function: Callable[..., object]) -> str:
     return (inspect.getdoc(function) or "").partition("\n")[0]
-
-
-def _all() -> Iterator[Metric]:
-    for name, unit, take in _LATENCIES:
-        for suffix, word, summarize in _SUMMARIES:
-            summary = f"{word}: {_first_line(take)}"
-            yield Metric(f"{name}_{suffix}", unit, "lower", summary, _summarized(take, summarize))
-    for name, direction, of_requests in _OF_REQUESTS:
-        yield Metric(name, "", direction, _first_line(of_requests), _of_requests(of_requests))
-    for name, unit, direction, of_run in _OF_RUN:
-        summary = f"{_first_line(of_run)} Of the whole run."
-        yield Metric(name, unit, direction, summary, _of_run(of_run), is_of_run=True)
-
-
-METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _all()})
-"""By name: a latency's is followed by `_mean`, `_p50`, `_p95`, `_p99` or `_max`."""

@@ -1,16 +1,15 @@
-"""Which requests, and which tokens, came in time."""
+"""Goodness: which requests met their terms, and which tokens came in time."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from enginecore_lab.interfaces import MeasuredRequest, MetricRefused, Slo
 from enginecore_lab.metrics.samples import mean_gap
-from enginecore_lab.metrics.terms import MetricRefused, Slo
-from enginecore_lab.run import RequestRun
 
 
-def num_good(requests: Sequence[RequestRun], slo: Slo) -> int:
-    """How many met all of their terms. Whoever is not complete did not.
+def num_good(requests: Sequence[MeasuredRequest], slo: Slo) -> int:
+    """How many requests met all of their terms. One that is not complete did not.
 
     Raises:
         MetricRefused: a request has no terms.
@@ -18,11 +17,11 @@ def num_good(requests: Sequence[RequestRun], slo: Slo) -> int:
     return sum(_is_good(each, slo.of(each.request)) for each in requests)
 
 
-def share_in_time(run: RequestRun, slo: Slo) -> float:
-    """Of its tokens. Tokens that never came were late.
+def share_in_time(run: MeasuredRequest, slo: Slo) -> float:
+    """The share of a request's tokens that came in time. Tokens that never came were late.
 
     The first is due `ttft` after arrival, each later one `tpot` after the one before was due or, if that one was late,
-    after it came: whoever is early may be slower later.
+    after it came: an early token gives slack to later ones.
 
     Raises:
         MetricRefused: its terms do not say when tokens are due.
@@ -40,7 +39,7 @@ def share_in_time(run: RequestRun, slo: Slo) -> float:
     return int(np.count_nonzero(times <= due)) / max(len(times), run.request.num_output_tokens)
 
 
-def _is_good(run: RequestRun, terms: Slo) -> bool:
+def _is_good(run: MeasuredRequest, terms: Slo) -> bool:
     if not run.is_complete:
         return False
     times = run.token_times

@@ -1,4 +1,4 @@
-"""Whether requests came faster than they were served, so that their latencies say how long the run was."""
+"""Load of a run: whether requests came faster than they were served, so that latencies grow with its length."""
 
 from dataclasses import dataclass
 from math import inf

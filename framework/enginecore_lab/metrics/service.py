@@ -1,4 +1,4 @@
-"""What tenants were served, as the virtual token counter counts it (Sheng et al., OSDI 2024).
+"""Service of tenants, as the virtual token counter counts it (Sheng et al., OSDI 2024).
 
 A prompt counts when its first token is scheduled, whether cached or not, an output token when it is emitted. What is
 computed again counts nothing. A tenant is backlogged while a request of its waits to be scheduled for the first time.
@@ -11,8 +11,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from enginecore_lab.metrics.terms import MetricRefused, Slo
-from enginecore_lab.run import RequestRun, Run
+from enginecore_lab.interfaces import MeasuredRequest, MeasuredRun, MetricRefused, Slo
 
 PROMPT_WEIGHT = 1.0
 OUTPUT_WEIGHT = 2.0
@@ -27,7 +26,7 @@ class Service:
         spans: When it was backlogged: apart from one another, in order.
     """
 
-    def __init__(self, requests: Sequence[RequestRun], end: float) -> None:
+    def __init__(self, requests: Sequence[MeasuredRequest], end: float) -> None:
         self.spans = _union([_waiting(each, end) for each in requests])
         scheduled = [each for each in requests if each.first_scheduled is not None]
         prompts = [each.request.num_prompt_tokens * PROMPT_WEIGHT for each in scheduled]
@@ -53,14 +52,14 @@ class Service:
         return self._times[low:high]
 
 
-def services_of(run: Run) -> dict[str, Service]:
+def services_of(run: MeasuredRun) -> dict[str, Service]:
     """By tenant.
 
     Raises:
         MetricRefused: there is one tenant.
     """
-    by_tenant: dict[str, list[RequestRun]] = defaultdict(list)
-    for each in run.requests:
+    by_tenant: dict[str, list[MeasuredRequest]] = defaultdict(list)
+    for each in run.all_requests:
         by_tenant[each.request.tenant].append(each)
     if len(by_tenant) < 2:
         raise MetricRefused(f"fairness is between tenants, and all requests are of {next(iter(by_tenant))!r}")
@@ -68,7 +67,7 @@ def services_of(run: Run) -> dict[str, Service]:
     return {tenant: Service(of, end) for tenant, of in by_tenant.items()}
 
 
-def service_difference(run: Run, slo: Slo) -> float:
+def service_difference(run: MeasuredRun, slo: Slo) -> float:
     """Most weighted tokens (prompt 1, output 2) by which two tenants that were both backlogged were served unequally.
 
     Over any time during which both were; 0 if none ever were at once.
@@ -77,7 +76,7 @@ def service_difference(run: Run, slo: Slo) -> float:
     return max(_difference(a, b, span) for a, b in pairs for span in [(0.0, 0.0), *_common(a.spans, b.spans)])
 
 
-def jain_service(run: Run, slo: Slo) -> float:
+def jain_service(run: MeasuredRun, slo: Slo) -> float:
     """Jain's index of what tenants were served per second while they and another one were backlogged.
 
     1: all alike; 1/n: one of n had everything. Tokens are weighted as above.
@@ -104,7 +103,7 @@ def _difference(a: Service, b: Service, span: tuple[float, float]) -> float:
     return float(ahead.max() - ahead.min())
 
 
-def _waiting(run: RequestRun, end: float) -> tuple[float, float]:
+def _waiting(run: MeasuredRequest, end: float) -> tuple[float, float]:
     """Until it was scheduled, or ended without that, or the run was over."""
     return run.arrival, min(time for time in (run.first_scheduled, run.ended, end) if time is not None)
 

@@ -3,36 +3,35 @@
 from collections.abc import Sequence
 from math import inf
 
+from enginecore_lab.interfaces import MeasuredRequest, MeasuredRun, MetricRefused, Slo
 from enginecore_lab.metrics import goodness
-from enginecore_lab.metrics.terms import MetricRefused, Slo
-from enginecore_lab.run import RequestRun, Run
 
-Requests = Sequence[RequestRun]
+Requests = Sequence[MeasuredRequest]
 
 # -- of a whole run: what was served in which time cannot be cut by requests -------------------------------------------
 
 
-def makespan(run: Run, slo: Slo) -> float:
+def makespan(run: MeasuredRun, slo: Slo) -> float:
     """From the start to the end of the last request.
 
     Infinite if one did not end: another arm may have done more in that time.
     """
-    return inf if any(each.ended is None for each in run.requests) else run.makespan
+    return inf if any(each.ended is None for each in run.all_requests) else run.makespan
 
 
-def requests_per_second(run: Run, slo: Slo) -> float:
+def requests_per_second(run: MeasuredRun, slo: Slo) -> float:
     """Complete requests per second."""
-    return sum(each.is_complete for each in run.requests) / _duration(run)
+    return sum(each.is_complete for each in run.all_requests) / _duration(run)
 
 
-def output_tokens_per_second(run: Run, slo: Slo) -> float:
+def output_tokens_per_second(run: MeasuredRun, slo: Slo) -> float:
     """Output tokens per second."""
-    return sum(len(each.token_times) for each in run.requests) / _duration(run)
+    return sum(len(each.token_times) for each in run.all_requests) / _duration(run)
 
 
-def good_rps(run: Run, slo: Slo) -> float:
+def good_rps(run: MeasuredRun, slo: Slo) -> float:
     """Requests per second that met their SLO."""
-    return goodness.num_good(run.requests, slo) / _duration(run)
+    return goodness.num_good(run.all_requests, slo) / _duration(run)
 
 
 # -- of the requests that count ------------------------------------------------------------------------------------
@@ -86,25 +85,25 @@ def recomputed_share(requests: Requests, slo: Slo) -> float:
     return sum(_num_recomputed(each) for each in requests) / computed
 
 
-def _duration(run: Run) -> float:
+def _duration(run: MeasuredRun) -> float:
     """To the end of the last request, or of the run if it was cut short."""
-    cut_short = any(each.ended is None for each in run.requests) and run.steps.settled
+    cut_short = any(each.ended is None for each in run.all_requests) and run.steps.settled
     seconds = run.steps.settled[-1] if cut_short else run.makespan
     if seconds <= 0:
         raise MetricRefused("the run took no time, so it has no rates")
     return seconds
 
 
-def _num_computed(run: RequestRun) -> int:
+def _num_computed(run: MeasuredRequest) -> int:
     """Tokens of pieces, and one per token that no piece gave: a piece gave the first, and one after each restart."""
     return sum(tokens for _, tokens in run.pieces) + max(len(run.token_times) - 1 - _num_restarts(run), 0)
 
 
-def _num_recomputed(run: RequestRun) -> int:
+def _num_recomputed(run: MeasuredRequest) -> int:
     needed = run.request.num_prompt_tokens - run.num_cached_tokens + _num_restarts(run)
     return max(sum(tokens for _, tokens in run.pieces) - needed, 0)
 
 
-def _num_restarts(run: RequestRun) -> int:
+def _num_restarts(run: MeasuredRequest) -> int:
     """Preemptions after its first token: then the last token that it got had not been computed before."""
     return sum(time >= run.token_times[0] for time in run.preempted_at) if run.token_times else 0

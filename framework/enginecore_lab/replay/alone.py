@@ -1,4 +1,4 @@
-"""How long requests take with an engine to themselves."""
+"""Times of requests that have an engine to themselves."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def time_alone(
         workload: Whose requests.
         settings: Of the engine, as for `replay`.
         virtual: As for `replay`.
-        on_progress: Is told how many have ended, and of how many.
+        on_progress: Called with the number of requests that have ended and the number of all.
 
     Raises:
         EngineCoreError: the engine cannot start, or one of them fails.

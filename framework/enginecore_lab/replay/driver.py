@@ -39,7 +39,7 @@ class Driver:
         for arrival in self._source.first():
             self._expect(arrival)
         while end is None or clock.now() < end:
-            clock.wait(deadline=clock.now())  # a step that never waits lets nobody in
+            clock.wait(deadline=clock.now())  # requests that are due come in here, for a step may never wait
             if core.has_requests():
                 before = recorder.num_ended
                 recorder.outputs(core.advance()[0])

@@ -1,4 +1,4 @@
-"""What a replay writes down, as cheaply as it can: millions of tokens go through here."""
+"""The recorder of a replay. It must be cheap: millions of tokens go through here."""
 
 from array import array
 from collections.abc import Callable, Mapping

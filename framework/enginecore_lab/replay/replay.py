@@ -1,4 +1,4 @@
-"""`replay`: the door to this package."""
+"""`replay`: one workload on one configuration."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ RARE = (100_000, 20, 100)
 """Thresholds of the garbage collector while a replay runs."""
 
 Progress = Callable[[int], None]
-"""Is told how many requests have ended, whenever a step has ended some."""
+"""Called with the number of requests that have ended, whenever a step has ended some."""
 
 
 def replay(
@@ -90,4 +90,4 @@ def _rare_collections() -> Iterator[None]:
 
 
 def _ignore(num_ended: int) -> None:
-    """Nobody wants to know."""
+    """Progress that is not shown."""

@@ -1,4 +1,4 @@
-"""From a workload's requests to the engine core's."""
+"""Sends a workload's requests to an engine core."""
 
 from enginecore.core import EngineCore
 from enginecore.messages import EngineCoreRequest
@@ -10,7 +10,7 @@ Ready = tuple[EngineCoreRequest, list[bytes] | None]
 
 
 class Sender:
-    """Makes requests and adds them. In real time they are made beforehand, so that making them delays nobody."""
+    """Makes requests and adds them. In real time they are made beforehand, so that making them delays no request."""
 
     def __init__(self, core: EngineCore, workload: Workload, *, reveal_lengths: bool, beforehand: bool) -> None:
         self._core = core

@@ -1,4 +1,4 @@
-"""How requests come: by themselves, when a client is free, or when the turn before has ended."""
+"""Sources of requests: open loops, where they come by themselves, and closed ones, where clients wait."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,19 +18,19 @@ class Arrival(NamedTuple):
 
 
 class RequestSource(Protocol):
-    """Says who comes, and when."""
+    """Says which request arrives when."""
 
     def first(self) -> Iterable[Arrival]:
-        """Those that wait for nobody. Asked once, before the start."""
+        """Arrivals of requests that wait for no other. Asked once, before the start."""
         ...
 
     def following(self, request_id: str, ended: float) -> Iterable[Arrival]:
-        """Those that waited for this one, which has ended: well or not, for every arm is offered the same requests."""
+        """Arrivals of requests that waited for this one, which has ended. Well or not: all arms get the same ones."""
         ...
 
 
 class OpenLoopSource:
-    """Open and partly open: what follows nobody comes at its time, a turn `delay` seconds after the one before."""
+    """Open and partly open: requests come at their times, turns `delay` seconds after the one before."""
 
     def __init__(self, workload: Workload) -> None:
         self._requests = workload.requests

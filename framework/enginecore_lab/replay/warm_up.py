@@ -1,4 +1,4 @@
-"""What an engine that computes does before it is measured, so that its first requests are like any other."""
+"""Warm-up of an engine before it is measured, so that its first requests are like any other."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""What a run's pictures are drawn from: distributions, what holds over time, and what each tenant got.
+"""Series that pictures are drawn from: distributions, levels over time, and the service of each tenant.
 
 Everything is thinned to a fixed number of points by rules without chance, so that the report of an hour's trace stays
 small and comes out the same each time.

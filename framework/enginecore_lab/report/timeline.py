@@ -1,4 +1,4 @@
-"""What became of single requests: the worst ones, and what each of their moments was spent on."""
+"""Timelines of single requests: the worst ones, and the phases of each."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,87 +1,73 @@
-"""When requests come: processes that times of arrival are drawn from."""
+"""Arrival processes, and the think times of conversations."""
 
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from enginecore_lab.workloads.tables import Table
-
-Times = NDArray[np.float64]
+from enginecore_lab.interfaces import ArrivalProcess, Times
+from enginecore_lab.tables import Table
 
 
 def _unit_arrivals(rng: np.random.Generator, count: int) -> Times:
-    """Poisson arrivals, one in a second on average. Others are made of them by changing how fast time runs."""
+    """Poisson arrivals, one per second on average; other processes change how fast time runs for them."""
     return np.cumsum(rng.exponential(1.0, count))
 
 
-class AtOnce(Table):
+class AtOnce(Table, ArrivalProcess):
     """All of them at the beginning."""
 
-    kind: Literal["at_once"] = "at_once"
-
     def times(self, rng: np.random.Generator, count: int) -> Times:
-        """Seconds from the start, in order."""
         return np.zeros(count)
 
 
-class ConstantArrivals(Table):
+class ConstantArrivals(Table, ArrivalProcess):
     """One after another at equal distances, the first at the beginning."""
 
-    kind: Literal["constant"]
     rate: float = Field(gt=0)
 
     def times(self, rng: np.random.Generator, count: int) -> Times:
-        """Seconds from the start, in order."""
         return np.arange(count) / self.rate
 
 
-class PoissonArrivals(Table):
+class PoissonArrivals(Table, ArrivalProcess):
     """Independent of one another: what many clients that know nothing of one another send."""
 
-    kind: Literal["poisson"]
     rate: float = Field(gt=0)
 
     def times(self, rng: np.random.Generator, count: int) -> Times:
-        """Seconds from the start, in order."""
         return _unit_arrivals(rng, count) / self.rate
 
 
-class GammaArrivals(Table):
+class GammaArrivals(Table, ArrivalProcess):
     """Burstier than Poisson where `cv`, the coefficient of variation of the gaps, is above 1; steadier below."""
 
-    kind: Literal["gamma"]
     rate: float = Field(gt=0)
     cv: float = Field(gt=0, le=1000)
 
     def times(self, rng: np.random.Generator, count: int) -> Times:
-        """Seconds from the start, in order."""
         shape = 1 / self.cv**2
         return np.cumsum(rng.gamma(shape, 1 / (shape * self.rate), count))
 
 
-class OnOffArrivals(Table):
+class OnOffArrivals(Table, ArrivalProcess):
     """Poisson at `rate` for `on_seconds`, then at `off_rate` for `off_seconds`, and again."""
 
-    kind: Literal["on_off"]
     rate: float = Field(gt=0)
     on_seconds: float = Field(gt=0)
     off_seconds: float = Field(gt=0)
     off_rate: float = Field(default=0.0, ge=0)
 
     def times(self, rng: np.random.Generator, count: int) -> Times:
-        """Seconds from the start, in order."""
         while_on = self.rate * self.on_seconds
         cycles, rest = np.divmod(_unit_arrivals(rng, count), while_on + self.off_rate * self.off_seconds)
         late = self.on_seconds + (rest - while_on) / self.off_rate if self.off_rate else rest / self.rate
         return cycles * (self.on_seconds + self.off_seconds) + np.where(rest < while_on, rest / self.rate, late)
 
 
-class RampArrivals(Table):
+class RampArrivals(Table, ArrivalProcess):
     """Poisson at a rate that goes evenly from `rate` to `to_rate` within `seconds`, and stays there."""
 
-    kind: Literal["ramp"]
     rate: float = Field(ge=0)
     to_rate: float = Field(gt=0)
     seconds: float = Field(gt=0)
@@ -93,7 +79,6 @@ class RampArrivals(Table):
         return self
 
     def times(self, rng: np.random.Generator, count: int) -> Times:
-        """Seconds from the start, in order."""
         due = _unit_arrivals(rng, count)
         slope = (self.to_rate - self.rate) / self.seconds
         on_ramp = (self.rate + self.to_rate) / 2 * self.seconds
@@ -105,12 +90,6 @@ class RampArrivals(Table):
         return times
 
 
-Arrivals = Annotated[
-    AtOnce | ConstantArrivals | PoissonArrivals | GammaArrivals | OnOffArrivals | RampArrivals,
-    Field(discriminator="kind"),
-]
-
-
 class ConstantThinkTime(Table):
     """Always the same."""
 
@@ -118,7 +97,7 @@ class ConstantThinkTime(Table):
     seconds: float = Field(ge=0)
 
     def draw(self, rng: np.random.Generator, count: int) -> Times:
-        """So many of them, in seconds."""
+        """Draw `count` think times in seconds, shape (count,)."""
         return np.full(count, self.seconds)
 
 
@@ -129,7 +108,7 @@ class ExponentialThinkTime(Table):
     mean: float = Field(gt=0)
 
     def draw(self, rng: np.random.Generator, count: int) -> Times:
-        """So many of them, in seconds."""
+        """Draw `count` think times in seconds, shape (count,)."""
         return rng.exponential(self.mean, count)
 
 
@@ -141,7 +120,7 @@ class LognormalThinkTime(Table):
     sigma: float = Field(gt=0, le=10)
 
     def draw(self, rng: np.random.Generator, count: int) -> Times:
-        """So many of them, in seconds."""
+        """Draw `count` think times in seconds, shape (count,)."""
         return rng.lognormal(np.log(self.mean) - self.sigma**2 / 2, self.sigma, count)
 
 

@@ -1,4 +1,4 @@
-"""What prompts hold: token ids and block hashes, made from hash ids; and requests for an engine, made from both.
+"""Content of prompts: token ids and block hashes made from hash ids, and engine requests made from both.
 
 A driver turns each request of a workload into what `EngineCore.add_request` takes:
 

@@ -1,4 +1,4 @@
-"""A workload's fingerprint."""
+"""Hashes of workloads."""
 
 from hashlib import sha256
 
@@ -18,7 +18,7 @@ def workload_hash(workload: Workload) -> str:
 
 
 def _plain(request: WorkloadRequest) -> WorkloadRequest:
-    """The same whether somebody wrote 0 or 0.0."""
+    """The request with floats for numbers: 0 and 0.0 are the same."""
     return msgspec.structs.replace(
         request, arrival=float(request.arrival), delay=float(request.delay), priority=float(request.priority)
     )

@@ -1,21 +1,21 @@
-"""Prompts that begin alike: a tree of prefixes (system prompts, then tools, then documents ...)."""
+"""Shared prefixes of prompts: a tree of system prompts, then tools, then documents."""
 
 from collections.abc import Iterator
 
 import numpy as np
 from pydantic import Field
 
-from enginecore_lab.workloads.tables import Table
+from enginecore_lab.tables import Table
 
 
 class ContentIds:
-    """Hands out ids of blocks that nobody has used yet."""
+    """Hands out ids of blocks that are new."""
 
     def __init__(self) -> None:
         self._next = 0
 
     def take(self, count: int) -> range:
-        """So many new ids."""
+        """The next `count` ids."""
         first, self._next = self._next, self._next + count
         return range(first, self._next)
 

@@ -1,4 +1,4 @@
-"""Conversations: every turn's prompt is all that was said before, and something new."""
+"""Conversations: the prompt of each turn is all that was said before, and something new."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from enginecore_lab.choices import LengthsChoice
+from enginecore_lab.tables import Table
 from enginecore_lab.workload import WorkloadRequest
 from enginecore_lab.workloads.arrivals import ConstantThinkTime, ThinkTime
-from enginecore_lab.workloads.lengths import GeometricLength, Length
 from enginecore_lab.workloads.prefixes import ContentIds
-from enginecore_lab.workloads.tables import Table
 
 
 class Turn(NamedTuple):
@@ -38,7 +38,7 @@ class SessionSettings(Table):
             real ones do. False: only prompts are kept, as where a template changes what is sent back.
     """
 
-    turns: Length = GeometricLength(kind="geometric", mean=3.0)
+    turns: LengthsChoice = Field(default={"kind": "geometric", "mean": 3.0}, validate_default=True)
     think_time: ThinkTime = ConstantThinkTime(seconds=0.0)
     max_context: int | None = Field(default=None, ge=2)
     share_outputs: bool = True
@@ -55,7 +55,7 @@ class SessionSettings(Table):
             start: Tokens of the prefix that it begins with.
             most: Turns at most.
         """
-        (count,) = self.turns.draw(rng, 1).tolist()
+        (count,) = self.turns.built.draw(rng, 1).tolist()
         turns: list[Turn] = []
         context = start
         for think_time in self.think_time.draw(rng, count).tolist()[:most]:

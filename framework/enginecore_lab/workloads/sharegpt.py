@@ -1,25 +1,26 @@
-"""Settings of workloads made of ShareGPT's conversations."""
+"""Workloads made of ShareGPT's conversations."""
 
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, model_validator
 
 from enginecore.errors import ConfigurationError
 from enginecore.frontend.tokenizer import load_tokenizer
 from enginecore.settings import load_settings
+from enginecore_lab.choices import ArrivalsChoice
+from enginecore_lab.interfaces import WorkloadLoader
+from enginecore_lab.streams import Streams
+from enginecore_lab.tables import Table
 from enginecore_lab.workload import Workload, WorkloadRequest
-from enginecore_lab.workloads.arrivals import Arrivals, ConstantThinkTime, ThinkTime
+from enginecore_lab.workloads.arrivals import ConstantThinkTime, ThinkTime
 from enginecore_lab.workloads.loaders import ConversationLengths, count_words, load_sharegpt
 from enginecore_lab.workloads.prefixes import ContentIds
 from enginecore_lab.workloads.sessions import Turn, conversation
-from enginecore_lab.workloads.settings_base import AnyWorkload
-from enginecore_lab.workloads.streams import Streams
 
 
-class ShareGPTWorkload(AnyWorkload):
+class ShareGPTWorkload(Table, WorkloadLoader):
     """Real conversations, at drawn times: the file has none. Turns wait for one another.
 
     Replicate r is the r-th part of `sessions_per_replicate` conversations, in the order of the file.
@@ -37,9 +38,8 @@ class ShareGPTWorkload(AnyWorkload):
         block_size: Tokens per block of shared content: the engine's, or a multiple of it.
     """
 
-    kind: Literal["sharegpt"]
     path: Path
-    arrivals: Arrivals
+    arrivals: ArrivalsChoice
     think_time: ThinkTime = ConstantThinkTime(seconds=0.0)
     sessions_per_replicate: int | None = Field(default=None, ge=1)
     max_context: int | None = Field(default=None, ge=2)
@@ -81,9 +81,9 @@ class ShareGPTWorkload(AnyWorkload):
                 return whole.turns[:number]
         return whole.turns
 
-    def _make(self, streams: Streams, replicate: int) -> Workload:
+    def make(self, streams: Streams, replicate: int) -> Workload:
         part = self._part(replicate)
-        times = self.arrivals.times(streams.generator("arrivals", replicate), len(part)).tolist()
+        times = self.arrivals.built.times(streams.generator("arrivals", replicate), len(part)).tolist()
         rng, ids = streams.generator("sessions", replicate), ContentIds()
         requests: list[WorkloadRequest] = []
         for number, (arrival, each) in enumerate(zip(times, part, strict=True)):

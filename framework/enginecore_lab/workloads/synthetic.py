@@ -1,26 +1,22 @@
 """Workloads that are drawn: arrivals, lengths, shared prefixes, sessions, each from a stream of its own."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from enginecore_lab.choices import ArrivalsChoice, LengthsChoice
+from enginecore_lab.interfaces import WorkloadLoader
+from enginecore_lab.streams import Streams
+from enginecore_lab.tables import Table
 from enginecore_lab.workload import Workload, WorkloadRequest
-from enginecore_lab.workloads.arrivals import Arrivals, AtOnce
-from enginecore_lab.workloads.lengths import ConstantLength, Length
+from enginecore_lab.workloads.choice import AnyWorkload
 from enginecore_lab.workloads.prefixes import ContentIds, PrefixTree
 from enginecore_lab.workloads.sessions import SessionSettings, conversation
-from enginecore_lab.workloads.settings_base import AnyWorkload
-from enginecore_lab.workloads.streams import Streams
-from enginecore_lab.workloads.traces import AzureTrace, BailianTrace, BurstGPTTrace, JsonlTrace, MooncakeTrace
-
-TraceSettings = Annotated[
-    AzureTrace | MooncakeTrace | BailianTrace | BurstGPTTrace | JsonlTrace, Field(discriminator="kind")
-]
+from enginecore_lab.workloads.traces import TraceWorkload
 
 
-class SyntheticWorkload(AnyWorkload):
+class SyntheticWorkload(Table, WorkloadLoader):
     """A workload that is drawn.
 
     Attributes:
@@ -34,12 +30,11 @@ class SyntheticWorkload(AnyWorkload):
         block_size: Tokens per block of shared content: the engine's, or a multiple of it.
     """
 
-    kind: Literal["synthetic"]
     num_requests: int = Field(ge=1)
-    arrivals: Arrivals = AtOnce()
-    prompt: Length = ConstantLength(tokens=512)
-    output: Length = ConstantLength(tokens=128)
-    lengths_from: TraceSettings | None = None
+    arrivals: ArrivalsChoice = Field(default={"kind": "at_once"}, validate_default=True)
+    prompt: LengthsChoice = Field(default={"kind": "constant", "tokens": 512}, validate_default=True)
+    output: LengthsChoice = Field(default={"kind": "constant", "tokens": 128}, validate_default=True)
+    lengths_from: AnyWorkload | None = None
     prefix: PrefixTree | None = None
     sessions: SessionSettings | None = None
     block_size: int = Field(default=16, ge=1)
@@ -49,12 +44,14 @@ class SyntheticWorkload(AnyWorkload):
         drawn_twice = {"prompt", "output"} & self.model_fields_set
         if self.lengths_from is not None and drawn_twice:
             raise ValueError(f"lengths_from and {' and '.join(sorted(drawn_twice))} both say lengths: set one of them")
+        if self.lengths_from is not None and not isinstance(self.lengths_from.built, TraceWorkload):
+            raise ValueError(f"lengths_from must be a trace, got kind = {self.lengths_from.name!r}")
         if self.prefix is not None:
             self.prefix.check_block_size(self.block_size)
         return self
 
-    def _make(self, streams: Streams, replicate: int) -> Workload:
-        draw = _Draw(self, streams, replicate)
+    def make(self, streams: Streams, replicate: int) -> Workload:
+        draw = _Drawing(self, streams, replicate)
         requests = draw.single_requests() if self.sessions is None else draw.session_requests(self.sessions)
         return Workload(
             name="synthetic",
@@ -64,7 +61,7 @@ class SyntheticWorkload(AnyWorkload):
         )
 
 
-class _Draw:
+class _Drawing:
     """One drawing of all that a synthetic workload needs."""
 
     def __init__(self, settings: SyntheticWorkload, streams: Streams, replicate: int) -> None:
@@ -115,16 +112,17 @@ class _Draw:
         return self._streams.generator(name, self._replicate)
 
     def _arrivals(self) -> list[float]:
-        times: list[float] = self._settings.arrivals.times(self._generator("arrivals"), self._count).tolist()
+        times: list[float] = self._settings.arrivals.built.times(self._generator("arrivals"), self._count).tolist()
         return times
 
     def _lengths(self, count: int) -> tuple[list[int], list[int]]:
         settings, rng = self._settings, self._generator("lengths")
-        if settings.lengths_from is None:
-            prompts: list[int] = settings.prompt.draw(rng, count).tolist()
-            outputs: list[int] = settings.output.draw(self._generator("outputs"), count).tolist()
+        trace = None if settings.lengths_from is None else settings.lengths_from.built
+        if not isinstance(trace, TraceWorkload):
+            prompts: list[int] = settings.prompt.built.draw(rng, count).tolist()
+            outputs: list[int] = settings.output.built.draw(self._generator("outputs"), count).tolist()
             return prompts, outputs
-        known = settings.lengths_from.whole.requests
+        known = trace.whole.requests
         drawn = [known[index] for index in rng.integers(len(known), size=count).tolist()]
         return [each.num_prompt_tokens for each in drawn], [each.num_output_tokens for each in drawn]
 

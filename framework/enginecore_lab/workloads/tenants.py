@@ -1,4 +1,4 @@
-"""Whom requests are for."""
+"""Tenants of requests."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
+from enginecore_lab.tables import Table
 from enginecore_lab.workload import Workload
-from enginecore_lab.workloads.tables import Table
 
 
 class Tenant(Table):

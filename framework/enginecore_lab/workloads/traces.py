@@ -1,22 +1,22 @@
-"""Settings of workloads that are traces."""
+"""Workloads that are read from trace files."""
 
 from abc import abstractmethod
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, model_validator
 
 from enginecore.errors import ConfigurationError
+from enginecore_lab.interfaces import WorkloadLoader
+from enginecore_lab.streams import Streams
+from enginecore_lab.tables import Table
 from enginecore_lab.workload import Workload
 from enginecore_lab.workloads.loaders import load_azure, load_bailian, load_burstgpt, load_jsonl, load_mooncake
-from enginecore_lab.workloads.settings_base import AnyWorkload
-from enginecore_lab.workloads.streams import Streams
 from enginecore_lab.workloads.transform import between_indexes, between_times
 
 
-class AnyTrace(AnyWorkload):
-    """Settings of every trace.
+class TraceWorkload(Table, WorkloadLoader):
+    """A workload that is read from a file. A loader of another format subclasses it and fills `load`.
 
     Replicate r is the r-th part of `requests_per_replicate` requests, one behind the other, in the trace's own order.
     Each part brings its own warm-up: count in what a comparison skips at the beginning.
@@ -26,7 +26,7 @@ class AnyTrace(AnyWorkload):
         start: Seconds of the trace to pass over.
         end: Where to stop, in seconds of the trace; None: at its end.
         requests_per_replicate: Length of a part; None: all is one part, and there is one replicate.
-        drop_empty: Leave out requests without prompt or output (failed ones) instead of refusing the file.
+        drop_empty: Leave out requests without prompt or output, which failed, instead of refusing the file.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class AnyTrace(AnyWorkload):
     drop_empty: bool = False
 
     @model_validator(mode="after")
-    def _check_window(self) -> "AnyTrace":
+    def _check_window(self) -> "TraceWorkload":
         if self.end is not None and self.end <= self.start:
             raise ValueError(f"end = {self.end} must be after start = {self.start}")
         return self
@@ -48,7 +48,7 @@ class AnyTrace(AnyWorkload):
         Raises:
             ConfigurationError: a row is wrong, or nothing is left.
         """
-        workload = self._load(self.path.expanduser())
+        workload = self.load(self.path.expanduser())
         if self.start or self.end is not None:
             workload = between_times(workload, self.start, self.end)
         if not workload.requests:
@@ -56,10 +56,14 @@ class AnyTrace(AnyWorkload):
         return workload
 
     @abstractmethod
-    def _load(self, path: Path) -> Workload:
-        """All of it."""
+    def load(self, path: Path) -> Workload:
+        """Read the whole file, which is `path` with its home directory expanded.
 
-    def _make(self, streams: Streams, replicate: int) -> Workload:
+        Raises:
+            ConfigurationError: the file is not as published; says which line, and what is wrong with it.
+        """
+
+    def make(self, streams: Streams, replicate: int) -> Workload:
         whole, length = self.whole, self.requests_per_replicate
         if length is None and replicate == 0:
             return whole
@@ -73,34 +77,28 @@ class AnyTrace(AnyWorkload):
         return between_indexes(whole, replicate * length, (replicate + 1) * length)
 
 
-class AzureTrace(AnyTrace):
+class AzureTrace(TraceWorkload):
     """A trace of Azure, 2023 or 2024."""
 
-    kind: Literal["azure"]
-
-    def _load(self, path: Path) -> Workload:
+    def load(self, path: Path) -> Workload:
         return load_azure(path, drop_empty=self.drop_empty)
 
 
-class MooncakeTrace(AnyTrace):
+class MooncakeTrace(TraceWorkload):
     """A trace of Mooncake."""
 
-    kind: Literal["mooncake"]
-
-    def _load(self, path: Path) -> Workload:
+    def load(self, path: Path) -> Workload:
         return load_mooncake(path, drop_empty=self.drop_empty)
 
 
-class BailianTrace(AnyTrace):
+class BailianTrace(TraceWorkload):
     """A trace of Alibaba Cloud's Bailian."""
 
-    kind: Literal["bailian"]
-
-    def _load(self, path: Path) -> Workload:
+    def load(self, path: Path) -> Workload:
         return load_bailian(path, drop_empty=self.drop_empty)
 
 
-class BurstGPTTrace(AnyTrace):
+class BurstGPTTrace(TraceWorkload):
     """A trace of BurstGPT.
 
     Attributes:
@@ -108,18 +106,15 @@ class BurstGPTTrace(AnyTrace):
         log_types: Only "Conversation log" or "API log"; none: both.
     """
 
-    kind: Literal["burstgpt"]
     models: tuple[str, ...] = ()
     log_types: tuple[str, ...] = ()
 
-    def _load(self, path: Path) -> Workload:
+    def load(self, path: Path) -> Workload:
         return load_burstgpt(path, drop_empty=self.drop_empty, models=self.models, log_types=self.log_types)
 
 
-class JsonlTrace(AnyTrace):
+class JsonlTrace(TraceWorkload):
     """A workload in the project's own format."""
 
-    kind: Literal["jsonl"]
-
-    def _load(self, path: Path) -> Workload:
+    def load(self, path: Path) -> Workload:
         return load_jsonl(path, drop_empty=self.drop_empty)

@@ -1,4 +1,4 @@
-"""Workloads from workloads: faster or slower, cut, in a closed loop, several as one."""
+"""Transformations of workloads: faster or slower, cut, in a closed loop, several as one."""
 
 from collections.abc import Iterable, Sequence
 from math import inf, isfinite
@@ -60,7 +60,7 @@ def between_times(workload: Workload, start: float, end: float | None) -> Worklo
 def between_indexes(workload: Workload, first: int, last: int | None) -> Workload:
     """Requests from index `first` to before `last`; the first of them becomes the beginning.
 
-    A turn whose predecessor is not among them is left out: nobody could say when it comes.
+    A turn whose predecessor is not among them is left out: its time of arrival is not known.
     """
     kept = _whole(workload.requests[first:last])
     return _moved(workload, kept, min((each.arrival for each in kept if each.after is None), default=0.0))
@@ -81,7 +81,7 @@ def in_closed_loop(workload: Workload, concurrency: int, think_time: float = 0.0
 
 
 def merge(name: str, workloads: Sequence[Workload]) -> Workload:
-    """Several workloads at the same time. They share no content: nobody could say which of their ids are equal.
+    """Several workloads at the same time. They share no content: equal ids of two workloads mean different tokens.
 
     Raises:
         ConfigurationError: one is a closed loop, or their blocks have different sizes.

@@ -17,7 +17,7 @@ from enginecore_lab.prediction import (
     simulated_settings,
 )
 from enginecore_lab.replay import replay
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 from enginecore_simulation import CostModel, StepCosts
 from enginecore_simulation.files import write_costs
 from enginecore_simulation.fit import Fit
@@ -34,7 +34,7 @@ FIGURES = [f"{latency}_{figure}" for latency in ("ttft", "itl", "e2e") for figur
 
 
 def workload(count, *, arrivals="poisson", rate=1.0, longest=64):
-    return workload_settings(
+    return read_workload(
         {
             "kind": "synthetic",
             "num_requests": count,

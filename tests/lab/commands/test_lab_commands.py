@@ -43,7 +43,7 @@ def test_ab_prints_the_verdict_and_writes_result_and_report(run, tmp_path):
 def test_ab_says_what_is_wrong_before_anything_runs(run, tmp_path):
     code, out, err = run("ab", "small.json", "--set", "primary.metric=e2e")
     assert (code, out) == (2, "")
-    assert "there is no metric 'e2e'; did you mean" in err
+    assert "no active plugin offers metric 'e2e'" in err
     assert not (tmp_path / "small-result").exists()
 
 
@@ -91,7 +91,7 @@ def test_json_has_no_infinity_and_no_nan(run):
     ("arguments", "message"),
     [
         (["--rates", "1,fast"], "--rates '1,fast': write numbers with commas"),
-        (["--metrics", "itl_p98"], "--metrics: there is no metric 'itl_p98'; did you mean itl_p99"),
+        (["--metrics", "itl_p98"], "--metrics: no active plugin offers metric 'itl_p98'; did you mean itl_p99"),
         (["--pool", "cloud"], "cloud"),
         (["--rates", "-1"], "above 0; got -1"),
     ],

@@ -8,11 +8,12 @@ import msgspec
 
 from enginecore.plugin import Component
 from enginecore.settings import load_settings
-from enginecore_lab.metrics import METRICS, Slo, Window
+from enginecore_lab.metrics import RunView
 from enginecore_lab.replay import replay
 from enginecore_lab.run import Run
 from enginecore_lab.workload import Workload
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
+from tests.lab.making import METRICS
 from tests.shared_data import shared
 
 A100 = {"hardware": "A100-SXM-80"}
@@ -60,13 +61,13 @@ def run(
 def drawn(num_requests: int, *, seed: int = 0, **tables: Any) -> Workload:
     """A synthetic workload; prompts of one token."""
     table = {"kind": "synthetic", "num_requests": num_requests, "prompt": {"kind": "constant", "tokens": 1}, **tables}
-    return workload_settings(table).make(seed, 0)
+    return read_workload(table).make(seed, 0)
 
 
 def azure(num_requests: int, rate_scale: float = 1.0) -> Workload:
     """The first requests of Azure's conversation trace of 2023."""
     table = {"kind": "azure", "path": str(shared("traces/azure_2023_conv.csv")), "rate_scale": rate_scale}
-    return workload_settings({**table, "requests_per_replicate": num_requests}).make(0, 0)
+    return read_workload({**table, "requests_per_replicate": num_requests}).make(0, 0)
 
 
 def at_once(workload: Workload) -> Workload:
@@ -97,4 +98,4 @@ def ttfts(of: Run) -> list[float]:
 
 
 def metric(name: str, of: Run) -> float:
-    return METRICS[name].compute(of, Window(), Slo())
+    return METRICS[name].compute(RunView(of))

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 from tests.lab.experiments.engines import constant_steps, metric, run
 from tests.shared_data import shared
 
@@ -14,7 +14,7 @@ CAPACITIES = (300, 1_000, 3_000, 10_000, 20_000)
 def test_hits_of_real_conversations_grow_with_the_cache():
     """The prompts of the first 800 requests, one at a time."""
     path = str(shared("traces/mooncake_conversation.jsonl"))
-    trace = workload_settings({"kind": "mooncake", "path": path, "requests_per_replicate": 800}).make(0, 0)
+    trace = read_workload({"kind": "mooncake", "path": path, "requests_per_replicate": 800}).make(0, 0)
     prompts = msgspec.structs.replace(
         trace, requests=[msgspec.structs.replace(each, num_output_tokens=1) for each in trace.requests]
     )

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from enginecore.messages import EngineInfo, FinishReason
-from enginecore_lab.metrics import METRICS, Alone, Slo, Window
+from enginecore_lab.metrics import Alone, RunView, Slo, Window
 from enginecore_lab.run import RequestRun, Run, StepSeries
-from tests.lab.making import asked, workload
+from tests.lab.making import METRICS, asked, workload
 
 INFO = EngineInfo(
     model="none", max_model_len=1000, vocab_size=16, eos_token_ids=[], num_blocks=10, block_size=16, max_num_seqs=4,
@@ -74,4 +74,4 @@ def value(
     **fields: Any,
 ) -> float:
     """A metric of a run of these requests."""
-    return METRICS[name].compute(run_of(*requests, **fields), window or Window(), slo or Slo(), alone)
+    return METRICS[name].compute(RunView(run_of(*requests, **fields), window or Window(), slo or Slo(), alone))

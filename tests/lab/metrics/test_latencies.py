@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore_lab.metrics import METRICS, MetricRefused, TooFewRequests, Window
+from enginecore_lab.metrics import MetricRefused, TooFewRequests, Window
+from tests.lab.making import METRICS
 from tests.lab.metrics.made import failed, served, unfinished, value
 
 ONE = served(10.0, [13.0, 14.0, 17.0], scheduled=12.0)

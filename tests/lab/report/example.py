@@ -8,11 +8,11 @@ from enginecore_lab.comparison import (
     ArmComparison,
     ArmSummary,
     Comparison,
-    Direction,
     Interval,
     MetricComparison,
     VerdictName,
 )
+from enginecore_lab.interfaces import Direction
 from enginecore_lab.run import RequestRun, Run, StepSeries
 from enginecore_lab.workload import Workload, WorkloadRequest
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from enginecore_lab.workload import Workload, WorkloadRequest
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 
 POISSON = {"kind": "poisson", "rate": 2.0}
 
@@ -19,7 +19,7 @@ def workload(*requests: WorkloadRequest, **fields: Any) -> Workload:
 
 
 def synthetic(seed: int = 0, replicate: int = 0, **table: Any) -> Workload:
-    return workload_settings({"kind": "synthetic", "num_requests": 100, **table}).make(seed, replicate)
+    return read_workload({"kind": "synthetic", "num_requests": 100, **table}).make(seed, replicate)
 
 
 def ids(made: Workload) -> list[str]:

@@ -10,7 +10,7 @@ from enginecore.messages import EngineCoreRequest
 from enginecore.request import Request
 from enginecore.sampling import SamplingParams
 from enginecore_kv_cache.paged import PagedKVCacheManager
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 from enginecore_lab.workloads.content import block_hashes
 from enginecore_lab.workloads.transform import mean_rate
 from tests.lab.workloads.making import asked
@@ -22,7 +22,7 @@ PARAMS = SamplingParams(max_tokens=1)
 
 
 def load(kind: str, path: str) -> Any:
-    return workload_settings({"kind": kind, "path": str(shared(path))}).make(0, 0)
+    return read_workload({"kind": kind, "path": str(shared(path))}).make(0, 0)
 
 
 def test_azure_conversations_of_2023():

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from enginecore_lab.workloads.arrivals import Arrivals, ThinkTime
-from enginecore_lab.workloads.lengths import Length
+from enginecore_lab.choices import ArrivalsChoice, LengthsChoice
+from enginecore_lab.workloads.arrivals import ThinkTime
 
 COUNT = 20_000
 
 
 def times_of(count: int = COUNT, **table: Any):
-    arrivals: Any = TypeAdapter(Arrivals).validate_python(table)
-    times = arrivals.times(np.random.default_rng(7), count)
+    arrivals: Any = TypeAdapter(ArrivalsChoice).validate_python(table)
+    times = arrivals.built.times(np.random.default_rng(7), count)
     assert len(times) == count
     assert all(a <= b for a, b in pairwise(times.tolist()))
     assert times[0] >= 0
@@ -23,8 +23,8 @@ def times_of(count: int = COUNT, **table: Any):
 
 
 def lengths_of(**table: Any):
-    law: Any = TypeAdapter(Length).validate_python(table)
-    lengths = law.draw(np.random.default_rng(7), COUNT)
+    law: Any = TypeAdapter(LengthsChoice).validate_python(table)
+    lengths = law.built.draw(np.random.default_rng(7), COUNT)
     assert lengths.dtype == np.int64
     assert lengths.min() >= 1
     return lengths
@@ -114,15 +114,19 @@ def test_think_times():
 @pytest.mark.parametrize(
     ("law", "table", "message"),
     [
-        (Length, {"kind": "uniform", "low": 5, "high": 3}, "high = 3 is below low = 5"),
-        (Length, {"kind": "geometric", "mean": 0.5}, "greater than or equal to 1"),
-        (Length, {"kind": "pareto", "mean": 5, "alpha": 1}, "greater than 1"),
-        (Length, {"kind": "geometric", "mean": 5, "minimum": 9, "maximum": 8}, "maximum = 8 is below minimum = 9"),
-        (Length, {"kind": "empirical", "values": []}, "at least 1 item"),
-        (Arrivals, {"kind": "poisson", "rate": 0}, "greater than 0"),
-        (Arrivals, {"kind": "poisson", "rate": float("inf")}, "finite"),
-        (Arrivals, {"kind": "ramp", "rate": 2, "to_rate": 2, "seconds": 9}, "that is no ramp"),
-        (Arrivals, {"kind": "gamma", "rate": 2, "rates": 2}, "'rates' is no setting here; did you mean rate"),
+        (LengthsChoice, {"kind": "uniform", "low": 5, "high": 3}, "high = 3 is below low = 5"),
+        (LengthsChoice, {"kind": "geometric", "mean": 0.5}, "greater than or equal to 1"),
+        (LengthsChoice, {"kind": "pareto", "mean": 5, "alpha": 1}, "greater than 1"),
+        (
+            LengthsChoice,
+            {"kind": "geometric", "mean": 5, "minimum": 9, "maximum": 8},
+            "maximum = 8 is below minimum = 9",
+        ),
+        (LengthsChoice, {"kind": "empirical", "values": []}, "at least 1 item"),
+        (ArrivalsChoice, {"kind": "poisson", "rate": 0}, "greater than 0"),
+        (ArrivalsChoice, {"kind": "poisson", "rate": float("inf")}, "finite"),
+        (ArrivalsChoice, {"kind": "ramp", "rate": 2, "to_rate": 2, "seconds": 9}, "that is no ramp"),
+        (ArrivalsChoice, {"kind": "gamma", "rate": 2, "rates": 2}, "'rates' is no setting here; did you mean rate"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(law, table, message):

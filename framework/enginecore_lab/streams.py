@@ -1,4 +1,4 @@
-"""Random numbers in separate, named streams: whoever draws one more number shifts nobody else's."""
+"""Random numbers in separate, named streams: drawing one more number from one shifts no other."""
 
 from hashlib import sha256
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Streams:
-    """Gives a generator of its own for every purpose.
+    """Makes a random generator for every purpose.
 
     The same seed, names and replicate give the same numbers in every process (and with the same version of numpy).
 
