@@ -1,4 +1,4 @@
-"""A policy without sense: what holds under it holds under every policy."""
+"""Chaos, a policy of random decisions: rules that hold under it hold under every policy."""
 
 from collections.abc import Hashable, Sequence
 from random import Random

@@ -1,7 +1,7 @@
-"""Named checks: what a conformance kit is made of, whatever kind of component it checks.
+"""Named checks, of which conformance kits are made, for components of every kind.
 
-A check is a function with a docstring that states the rule. It gets a bench, which belongs to its kind, and raises
-`Violation` with what was seen and what would be right.
+A check is a function with a docstring that states the rule. It gets a bench, which belongs to its
+kind, and raises `Violation` with what was seen and what would be right.
 """
 
 import inspect
@@ -40,14 +40,16 @@ class Violation(InvariantError):
 
 
 class NotApplicable(Exception):
-    """The check is not for this component, which turned out when it was built. The text says why."""
+    """The check is not for this component, as turned out when it was built. Says why."""
 
 
 class Bench(Protocol):
-    """Where a check puts up what it checks. Each check gets a new one."""
+    """The workbench of a check: sets up the component, and clears it away. Each check gets a new
+    one.
+    """
 
     def close(self) -> None:
-        """Clear away all that was put up."""
+        """Clear away everything that was set up."""
         ...
 
 
@@ -74,7 +76,9 @@ class Check(Generic[B]):
 
 
 def check(kind: str, *needs: str) -> Callable[[Callable[[B], None]], Check[B]]:
-    """Make a function a check of components of `kind` that have these capabilities. Its docstring is the rule."""
+    """Make a function a check of components of `kind` that have these capabilities. Its docstring
+    is the rule.
+    """
 
     def made(function: Callable[[B], None]) -> Check[B]:
         rule = " ".join(inspect.cleandoc(function.__doc__ or "").split())
@@ -90,14 +94,15 @@ def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a check.
+    """The outcome of a check.
 
     Attributes:
         check: Which.
         outcome: How it ended.
         seen: What was seen, if it failed.
         right: What would be right, if it failed.
-        reason: Why it was skipped: it is opted out of, and failed, as was to be expected; or it is not applicable.
+        reason: Why it was skipped: it is opted out of, and failed, as was to be expected; or it is
+            not applicable.
         seconds: How long it took.
     """
 
@@ -122,7 +127,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of all checks of a component.
+    """The outcomes of all checks of a component.
 
     Attributes:
         subject: Which component.
@@ -157,7 +162,8 @@ def choose(
     skip: Mapping[str, str],
     only: Collection[str] | None = None,
 ) -> tuple[tuple[Check[B], str], ...]:
-    """The checks for a component with these capabilities, each with the reason to opt out of it, if there is one.
+    """The checks for a component with these capabilities, each with the reason to opt out of it, if
+    there is one.
 
     Args:
         checks: All of its kind.
@@ -166,7 +172,8 @@ def choose(
         only: Names of those that are wanted; None: all.
 
     Raises:
-        ConfigurationError: `skip` or `only` names no check of this component, or `skip` gives no reason.
+        ConfigurationError: `skip` or `only` names no check of this component, or `skip` gives no
+            reason.
     """
     chosen = [item for item in checks if item.needs <= frozenset(capabilities)]
     names = [item.name for item in chosen]
@@ -182,7 +189,9 @@ def choose(
 
 
 def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) -> Result:
-    """Run a check on a thread of its own, so that a component that hangs is a result like any other."""
+    """Run a check on a thread of its own, so that a component that hangs is a result like any
+    other.
+    """
     began = time.monotonic()
     attempt = _Attempt(item, make_bench)
     thread = threading.Thread(target=attempt.run, name=f"check-{item.name}", daemon=True)
@@ -211,7 +220,7 @@ def run_check(item: Check[B], make_bench: Callable[[], B], time_limit: float) ->
 
 
 def _shown(stack: traceback.StackSummary) -> str:
-    """Where a check stands: from the check's own line down to the last, with what is between them left out."""
+    """The stack of a check: its own line and the last one, without those between."""
     own = next((at for at, frame in enumerate(stack) if frame.filename == __file__), -1) + 1
     frames = stack[own:]
     return "".join(traceback.format_list(frames if len(frames) <= MOST_FRAMES else frames[:1] + frames[-MOST_FRAMES:]))
@@ -239,7 +248,7 @@ class _Attempt:
             self._close()
 
     def clear(self) -> None:
-        """Clear away what a check that hangs has put up, which may end it."""
+        """Clear away what a check that hangs has set up, which may end it."""
         thread = threading.Thread(target=self._close, name=f"clear-{self._item.name}", daemon=True)
         thread.start()
         thread.join(CLOSING_TIME)

@@ -1,4 +1,4 @@
-"""The kit for orders of eviction: by themselves, and in a KV cache manager that asks."""
+"""Kit for orders of eviction: alone, and in a KV cache manager that uses one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,13 +6,10 @@ from random import Random
 from typing import Any
 
 from enginecore.interfaces import CachedContent, EvictionOrder
-from enginecore.plugin import Component, EvictionContext
-from enginecore_conformance.checks import Bench, Check, Violation, check
-from enginecore_conformance.kits import Kit, MakeBench
+from enginecore.plugin import EvictionContext
+from enginecore_conformance.checks import Check, Violation, check
 from enginecore_conformance.kv_cache_managers.bench import KVCacheBench
-from enginecore_conformance.schedulers.bench import SchedulerBench
-from enginecore_conformance.schedulers.knobs import knob_checks
-from enginecore_conformance.subject import Subject
+from enginecore_conformance.schedulers.knobs import kit_with_knobs
 from enginecore_conformance.weight import require_light_import
 
 __all__ = ["CHECKS", "KIT"]
@@ -43,7 +40,7 @@ class _Uses:
         self._num_uses = 0
 
     def run(self, moves: int) -> Iterator[CachedContent]:
-        """What is given up, one after the other."""
+        """The contents that are given up, one after the other."""
         for _ in range(moves):
             kind = self._random.choice(("add", "add", "remove", "pop"))
             if kind == "add" and self._used:
@@ -59,7 +56,7 @@ class _Uses:
                 )
 
     def give_up(self, content: Any) -> None:
-        """It is used for something else from here on."""
+        """Use the block of a content for something else."""
         self.held.remove(content)
         content.num_hits = 0
         self._used.append(content)
@@ -88,7 +85,9 @@ def _uses(bench: KVCacheBench, seed: int) -> _Uses:
 
 @check("eviction")
 def it_gives_up_what_it_holds(bench: KVCacheBench) -> None:
-    """`pop` gives up one that was added and not removed since; len() and iteration tell what is held."""
+    """`pop` gives up one that was added and not removed since; len() and iteration tell what is
+    held.
+    """
     for seed in range(6):
         uses = _uses(bench, seed)
         for content in uses.run(300):
@@ -130,8 +129,8 @@ def same_uses_give_the_same_order(bench: KVCacheBench) -> None:
 
 @check("eviction")
 def managers_keep_their_contract_behind_it(bench: KVCacheBench) -> None:
-    """Whatever it gives up, the KV cache manager that asks keeps all rules: no block is torn from its owner, no hit is
-    wrong.
+    """Whatever it gives up, the KV cache manager that asks keeps all rules: no block is torn from
+    its owner, no hit is wrong.
     """
     for rule in bench.broken_rules():
         bench.require_kept(rule)
@@ -153,17 +152,4 @@ CHECKS: tuple[Check[Any], ...] = (
 """All checks of orders of eviction. A component has one more for each of its own settings."""
 
 
-def _checks_for(component: Component) -> tuple[Check[Any], ...]:
-    return (*CHECKS, *knob_checks(component))
-
-
-def _benches(subject: Subject) -> MakeBench:
-    bench = KVCacheBench(subject)
-
-    def make(check: Check[Any]) -> Bench:
-        return bench if check in CHECKS else SchedulerBench(subject)
-
-    return make
-
-
-KIT = Kit(checks_for=_checks_for, benches=_benches)
+KIT = kit_with_knobs(CHECKS, KVCacheBench)

@@ -1,4 +1,4 @@
-"""Traces until a rule breaks, and the smallest that Hypothesis finds to break it."""
+"""Exploration: random traces until a rule breaks, and the smallest one that breaks it."""
 
 import itertools
 import logging
@@ -33,7 +33,7 @@ ALL = settings(
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What goes wrong on purpose is logged; nobody wants to read that a thousand times."""
+    """Keep failures that are provoked on purpose, thousands of them, out of the log."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -90,7 +90,7 @@ class Exploration:
 
     @property
     def findings(self) -> Mapping[str, Finding]:
-        """What broke, by rule.
+        """Findings: what broke, by rule.
 
         Raises:
             Violation: a trace on which an earlier check hangs.
@@ -113,7 +113,9 @@ class Exploration:
         return False
 
     def smallest(self, rule: str) -> Finding | None:
-        """The smallest trace that breaks this rule, as far as some seconds go; None: nothing broke it."""
+        """The smallest trace that breaks this rule, as far as some seconds go; None: nothing broke
+        it.
+        """
         finding = self.findings.get(rule)
         if finding is None:
             return None
@@ -164,7 +166,7 @@ class _Shrinking:
         self._deadline = time.monotonic() + SHRINKING_TIME
 
     def breaks(self, trace: Trace) -> bool:
-        """Whether it does."""
+        """Whether a trace breaks the rule."""
         if time.monotonic() > self._deadline:
             return False
         error = self._attempt(trace)

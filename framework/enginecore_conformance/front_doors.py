@@ -1,4 +1,4 @@
-"""How a component is checked: from a notebook or a script, or as the tests of a package."""
+"""Entry points of checks: for notebooks and scripts, and for the tests of a package."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -29,7 +29,8 @@ class PreparedCheck:
         return self.check.name
 
     def run(self) -> Result:
-        """What comes of it. One that is opted out of has failed if it passes: the opt-out is out of date.
+        """The outcome. A check that is opted out of has failed if it passes: the opt-out is out of
+        date.
 
         One that turns out not to be for this component is skipped, opted out of or not.
         """
@@ -42,11 +43,13 @@ class PreparedCheck:
         return replace(result, outcome="failed", seen="the rule holds", right=right)
 
     def __call__(self) -> None:
-        """Run it, opted out of or not.
+        """Run the check, opted out of or not.
 
         Raises:
-            InvariantError: the rule is broken: what it says, what was seen, and what would be right.
-            SkipTest: it turns out not to be for this component; pytest and unittest count the test as skipped.
+            InvariantError: the rule is broken: what it says, what was seen, and what would be
+                right.
+            SkipTest: it turns out not to be for this component; pytest and unittest count the test
+                as skipped.
         """
         result = self._attempt()
         if result.outcome == "skipped":
@@ -54,13 +57,15 @@ class PreparedCheck:
         result.require()
 
     def close(self) -> None:
-        """Clear away what this check shares with those prepared with it, such as a model; they can still be run."""
+        """Clear away what this check shares with those prepared with it, such as a model; they can
+        still be run.
+        """
         self._subject.clearing.close()
 
     def _attempt(self) -> Result:
         result = run_check(self.check, lambda: self._make_bench(self.check), self._subject.options.time_limit)
         if result.outcome == "failed":
-            self.close()  # in what state that is, nobody knows
+            self.close()  # its state is unknown
         return result
 
 
@@ -74,16 +79,18 @@ def prepare(
     """The checks of a component, ready to be run.
 
     Args:
-        component: The component, "kind:name" of one that is installed, such as "scheduler:fcfs", or "module:NAME".
-        skip: Opt-outs: why a rule need not hold, by name of the check. They are strict: a check that is opted out of
-            and passes has failed.
+        component: The component, "kind:name" of one that is installed, such as "scheduler:fcfs", or
+            "module:NAME".
+        skip: Opt-outs: why a rule need not hold, by name of the check. They are strict: a check
+            that is opted out of and passes has failed.
         only: Names of the checks that are wanted; None: all.
-        **options: The fields of `Options`: `settings`, `engine`, `allow`, `patience`, `time_limit`; for executors those
-            of `executors.ExecutorOptions`, which has `virtual` and `workers` besides.
+        **options: The fields of `Options`: `settings`, `engine`, `allow`, `patience`, `time_limit`;
+            for executors those of `executors.ExecutorOptions`, which has `virtual` and `workers`
+            besides.
 
     Raises:
-        ConfigurationError: the settings are wrong, there is no kit for this kind, `skip` or `only` names no check of
-            this component, or `skip` gives no reason.
+        ConfigurationError: the settings are wrong, there is no kit for this kind, `skip` or `only`
+            names no check of this component, or `skip` gives no reason.
         PluginError: there is no such component.
     """
     return _prepare(*_find(component, options), skip, only)
@@ -122,7 +129,8 @@ def check_component(
 
 
 def parametrize(component: Component | str, **options: Any) -> Callable[[Any], Any]:
-    """Make a test function with an argument `check` one pytest test for each check; takes what `prepare` takes.
+    """Make a test function with an argument `check` one pytest test for each check; takes what
+    `prepare` takes.
 
     An opt-out becomes a strict xfail with its reason.
     """

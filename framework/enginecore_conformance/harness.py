@@ -1,4 +1,4 @@
-"""Drives a scheduler and the oracle without an engine, one move at a time, and checks the invariants after each."""
+"""A harness that drives a scheduler and the oracle move by move, and checks invariants."""
 
 import itertools
 from collections import deque
@@ -32,7 +32,9 @@ MAX_STEPS = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """Under which a scheduler is tried. As the settings of the same names; `num_blocks` is the pool."""
+    """Under which a scheduler is tried. As the settings of the same names; `num_blocks` is the
+    pool.
+    """
 
     num_blocks: int = 64
     block_size: int = 4
@@ -45,7 +47,9 @@ class Conditions:
 
     @property
     def model(self) -> OracleModel:
-        """The ground truth under these conditions; the KV cache needs no slot for a request's last token."""
+        """The ground truth under these conditions; the KV cache needs no slot for a request's last
+        token.
+        """
         longest = min(self.max_model_len, self.num_blocks * self.block_size + 1)
         return OracleModel(self.oracle.vocab_size, self.oracle.eos_token_ids, longest)
 
@@ -59,7 +63,8 @@ class SchedulerHarness:
         make_kv_cache_manager: Makes the KV cache manager.
         make_victim: Makes the victim choice of the scheduler; None: it gets none.
         make_eviction: Makes the order of eviction of the KV cache manager; None: it gets none.
-        watch: Check each call to and from both against their contracts, as `debug.check_components` does.
+        watch: Check each call to and from both against their contracts, as `debug.check_components`
+            does.
 
     Attributes:
         scheduler: Under test.
@@ -121,7 +126,7 @@ class SchedulerHarness:
         self._check()
 
     def abort(self, request_ids: Iterable[str]) -> None:
-        """Close requests. What was due to them before is told before."""
+        """Abort requests. Outputs that were due to them before come before."""
         ids = list(request_ids)
         self.take_outputs()
         self.scheduler.abort_requests(ids)
@@ -141,7 +146,7 @@ class SchedulerHarness:
         return done
 
     def take_outputs(self) -> None:
-        """Let clients hear what is due to them."""
+        """Take the outputs that are due, and record them."""
         self._record(self.scheduler.take_outputs())
 
     def submit(self) -> SchedulerOutput | None:

@@ -1,4 +1,4 @@
-"""The engine's invariants as checks through public members. Each raises InvariantError and says what does not hold."""
+"""Invariants of the engine, checked through public members. A broken one raises InvariantError."""
 
 from enginecore.errors import InvariantError
 from enginecore.interfaces import Executor, KVCacheManager, Scheduler
@@ -19,7 +19,7 @@ def check_budget(plan: SchedulerOutput, *, max_num_batched_tokens: int, max_num_
 
 
 def check_conservation(scheduler: Scheduler, kv_cache_manager: KVCacheManager) -> None:
-    """Every block is either free or referenced by who holds it, and nobody holds one twice."""
+    """Every block is free or referenced by its holders, and no request holds one twice."""
     scheduler.check_invariants()
     kv_cache_manager.check_invariants()
     held = set()
@@ -35,7 +35,8 @@ def check_conservation(scheduler: Scheduler, kv_cache_manager: KVCacheManager) -
 
 
 def check_quiescence(scheduler: Scheduler, kv_cache_manager: KVCacheManager, executor: Executor) -> None:
-    """When all requests have ended nothing is left of them: no block, no entry in any map, in no worker.
+    """When all requests have ended nothing is left of them: no block, no entry in any map, in no
+    worker.
 
     The executor's workers must answer `get_request_ids`, as the oracle's do.
     """

@@ -1,4 +1,4 @@
-"""By which rule it is wrong that something was raised."""
+"""Attribution of errors to the rules that they break."""
 
 import traceback
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ RULES: Mapping[str, str] = {
 
 
 class Judge:
-    """Turns whatever is raised within into a BrokenRule of the component of this kind."""
+    """Turns an error that is raised within into a BrokenRule of the component of this kind."""
 
     def __init__(self, kind: str, rules: Mapping[str, str] | None = None) -> None:
         """`rules`: where they differ from `RULES`."""

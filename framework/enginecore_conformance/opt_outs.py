@@ -1,4 +1,4 @@
-"""Opt-outs as they are written on a command line."""
+"""Opt-outs, read from a command line."""
 
 from collections.abc import Iterable
 

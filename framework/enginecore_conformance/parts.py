@@ -1,4 +1,6 @@
-"""Scheduler, victim choice, KV cache manager and eviction, as settings choose them, built as an engine builds them."""
+"""Parts of an engine core, as settings choose them: scheduler, victim choice, KV cache manager,
+eviction.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +12,16 @@ from enginecore.settings import Loaded
 
 
 class Parts:
-    """Makes what settings choose, as often as it is asked.
+    """Makes the components that settings choose, as often as asked.
 
     Attributes:
-        components: Which, by kind. A part that nobody uses is left out.
+        components: By name of their kind. A part that no component uses is left out.
     """
 
     def __init__(self, loaded: Loaded, **stand_ins: Callable[[Any], Any]) -> None:
-        """`stand_ins`: by kind, what makes a part instead of the component that the settings choose."""
+        """`stand_ins`: by kind, what makes a part instead of the component that the settings
+        choose.
+        """
         self._chosen = choose_components(loaded)
         self.components = self._chosen.by_kind
         self._loaded = loaded

@@ -1,4 +1,4 @@
-"""For pytest: `pytest --pyargs enginecore_conformance --component scheduler:NAME`, the checks of components as tests.
+"""pytest plugin: `pytest --pyargs enginecore_conformance --component scheduler:NAME`.
 
 Light: pytest imports it wherever enginecore is installed.
 """

@@ -1,4 +1,4 @@
-"""The component that is checked, and settings that choose it."""
+"""The component under check, and settings that choose it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -15,11 +15,12 @@ from enginecore.settings import Loaded, load_registry, load_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a component is to be checked.
+    """Options of the checks of a component.
 
     Attributes:
         settings: Its own settings.
-        engine: Further settings of the engine that it is checked in, as in `load_settings`: what it works with.
+        engine: Further settings of the engine that it is checked in, as in `load_settings`: what it
+            works with.
         allow: As `plugins.allow`.
         patience: Seconds to wait for what a right component does in milliseconds.
         time_limit: Seconds for one check, after which it has failed, wherever it hangs.
@@ -70,7 +71,9 @@ class Subject:
 
     @property
     def module(self) -> str | None:
-        """The module that an engine imports to find it; None: it was given as an object, from no such place."""
+        """The module that an engine imports to find it; None: it was given as an object, from no
+        such place.
+        """
         kind, name = self.component.kind, self.component.name
         for record in self.loaded.registry.plugins:
             if self.is_installed and any((c.kind, c.name) == (kind, name) for c in record.components):
@@ -85,7 +88,8 @@ class Subject:
 
     @classmethod
     def find(cls, component: Component | str, options: Options) -> "Subject":
-        """By object, as "kind:name" of one that is installed, or as "module:NAME" of a Component.
+        """Find a component: an object, "kind:name" of an installed one, or "module:NAME" of a
+        Component.
 
         Raises:
             ConfigurationError: the settings are wrong.
@@ -117,7 +121,7 @@ def registry_with(allow: Sequence[str] | None) -> Registry:
 
 
 def kind_of(component: Component | str, registry: Registry) -> KindSpec:
-    """Of an object, of "kind:name", or of what "module:NAME" finds.
+    """The kind of an object, of "kind:name", or of the Component at "module:NAME".
 
     Raises:
         ConfigurationError: the text is neither of these.

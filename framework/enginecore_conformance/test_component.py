@@ -1,4 +1,4 @@
-"""The checks of the components that `--component` names, as tests. See `pytest_plugin`."""
+"""Tests: the checks of the components that `--component` names. See `pytest_plugin`."""
 
 from typing import Any
 
@@ -27,5 +27,5 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 
 def test_component(check: PreparedCheck) -> None:
-    """It keeps its contract."""
+    """The component keeps its contract."""
     check()

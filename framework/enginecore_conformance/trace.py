@@ -1,4 +1,4 @@
-"""What happens to a component, as data: it can be run again, made smaller, and printed as a test."""
+"""Traces: calls of a component as data, to be run again, made smaller, and printed as a test."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What clients asked and were told: one terminal output for each, nothing after it, and the right tokens."""
+"""Transcripts of requests and outputs, checked: one last output each, and the right tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Story:
         token_ids: Received so far.
         terminal: The last output, once it came.
         aborted: Whether the client closed it.
-        num_cached_tokens: As told in the first output.
+        num_cached_tokens: As in the first output.
     """
 
     request: EngineCoreRequest
@@ -57,14 +57,14 @@ class Transcript:
         return [request_id for request_id, story in self._latest.items() if story.is_open]
 
     def begin(self, request: EngineCoreRequest) -> None:
-        """A request was accepted."""
+        """Record a request that was accepted."""
         if (before := self._latest.get(request.request_id)) and before.is_open:
             raise InvariantError(f"request {request.request_id!r} was accepted while another of that id is live")
         self._latest[request.request_id] = story = Story(request)
         self.stories.append(story)
 
     def abort(self, request_ids: Iterable[str]) -> None:
-        """Their clients closed them: not a word more."""
+        """Clients aborted these requests: no output may follow."""
         for request_id in request_ids:
             if (story := self._latest.get(request_id)) and story.is_open:
                 story.aborted = True
@@ -73,7 +73,8 @@ class Transcript:
         """Outputs came.
 
         Raises:
-            InvariantError: for a request that was never accepted, has ended or was aborted, or without any news.
+            InvariantError: for a request that was never accepted, has ended or was aborted, or
+                without any news.
         """
         for output in outputs:
             story = self._latest.get(output.request_id)

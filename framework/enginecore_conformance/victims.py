@@ -1,25 +1,23 @@
-"""The kit for victim choices: in a tight pool, under a scheduler that asks."""
+"""Kit for victim choices, run under a scheduler in a tight pool."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from enginecore.interfaces import RequestView, SchedulerView, VictimChoice
-from enginecore.plugin import Component, VictimContext
+from enginecore.plugin import VictimContext
 from enginecore_conformance.checks import Check, Violation, check, checks_of
-from enginecore_conformance.kits import Kit, MakeBench
 from enginecore_conformance.schedulers import repetition
 from enginecore_conformance.schedulers.bench import SchedulerBench
-from enginecore_conformance.schedulers.knobs import knob_checks
+from enginecore_conformance.schedulers.knobs import kit_with_knobs
 from enginecore_conformance.schedulers.traffic import busy_moves
-from enginecore_conformance.subject import Subject
 from enginecore_conformance.weight import require_light_import
 
 __all__ = ["CHECKS", "KIT"]
 
 
 class _Overheard(VictimChoice):
-    """Passes a choice on, and looks at it."""
+    """Passes a choice on, and checks it."""
 
     def __init__(self, choice: VictimChoice) -> None:
         self.num_named = 0
@@ -43,8 +41,8 @@ class _Overheard(VictimChoice):
 
 @check("victim")
 def it_names_a_candidate(bench: SchedulerBench) -> None:
-    """`choose` names one of its candidates, or None, and the same one if it is asked again; it changes nothing. In a
-    tight pool it names somebody.
+    """`choose` names one of its candidates, or None, and the same one if it is asked again; it
+    changes nothing. In a tight pool it names one.
     """
     num_named = 0
     for seed in range(6):
@@ -59,12 +57,14 @@ def it_names_a_candidate(bench: SchedulerBench) -> None:
         run.finish()
         num_named += heard.num_named
     if not num_named:
-        raise Violation("60 requests in a pool of 10 blocks, and it named nobody", "somebody gives way")
+        raise Violation("60 requests in a pool of 10 blocks, and it named none", "one of the candidates")
 
 
 @check("victim")
 def schedulers_keep_their_contract_behind_it(bench: SchedulerBench) -> None:
-    """Whatever it names, the scheduler that asks keeps all rules: tokens are right, everything ends."""
+    """Whatever it names, the scheduler that asks keeps all rules: tokens are right, everything
+    ends.
+    """
     for rule in bench.broken_rules():
         bench.require_kept(rule)
 
@@ -84,13 +84,4 @@ CHECKS: tuple[Check[Any], ...] = (
 """All checks of victim choices. A component has one more for each of its own settings."""
 
 
-def _checks_for(component: Component) -> tuple[Check[Any], ...]:
-    return (*CHECKS, *knob_checks(component))
-
-
-def _benches(subject: Subject) -> MakeBench:
-    bench = SchedulerBench(subject)
-    return lambda check: bench
-
-
-KIT = Kit(checks_for=_checks_for, benches=_benches)
+KIT = kit_with_knobs(CHECKS, SchedulerBench)

@@ -1,4 +1,4 @@
-"""What a component costs that is not asked for: to import, and to keep."""
+"""Hidden costs of a component: time to import, and objects that it keeps."""
 
 import gc
 import json
@@ -24,7 +24,8 @@ print(json.dumps([time.process_time() - started, sorted({name.partition(".")[0] 
 
 
 def require_light_import(subject: Subject) -> None:
-    """Import the module of a component in a new process. One that has no module of its own is not looked at.
+    """Import the module of a component in a new process. One that has no module of its own is not
+    looked at.
 
     Raises:
         Violation: it imports too much.

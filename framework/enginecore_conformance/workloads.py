@@ -1,7 +1,7 @@
-"""Requests for tests: prompts made of a few block-sized bricks, so that prefixes are shared and full hits happen.
+"""Requests for tests: prompts of a few block-sized bricks, which share prefixes and hit in full.
 
-With random prompts nothing is ever shared, and faults such as "the last token of a fully cached prompt was not
-computed again" stay unseen.
+With random prompts nothing is ever shared, and faults such as "the last token of a fully cached
+prompt was not computed again" stay unseen.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,9 @@ class BrickWorkload:
     stop_token_ids: int = 2
 
     def requests(self, count: int, *, prefix: str = "r") -> list[EngineCoreRequest]:
-        """Requests `r0`, `r1`, ... that differ in prompt, salt, urgency, sampling and when they end."""
+        """Requests `r0`, `r1`, ... that differ in prompt, salt, urgency, sampling and when they
+        end.
+        """
         random = Random(self.seed)
         bricks = [random.choices(range(self.vocab_size), k=self.block_size) for _ in range(self.num_bricks)]
         return [self._request(f"{prefix}{number}", random, bricks) for number in range(count)]

@@ -159,7 +159,7 @@ def test_a_step_that_fails_is_told_with_its_traceback(kind):
     with running(**{"executor.oracle.faults": [{"kind": kind, "step": 2}]}) as client:
         client.add_request(endless("r"))
         _, error = read_to_the_end(client)
-        assert "the oracle was told to fail at step 2" in str(error)
+        assert "the oracle was set to fail at step 2" in str(error)
         assert "OracleFault" in str(error.__cause__)
         pid = client.engine_core_pid
         wait_until(lambda: is_gone(pid), "the engine core ends by itself")

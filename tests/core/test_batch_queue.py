@@ -176,4 +176,4 @@ def test_57_the_first_phase_s_error_counts_and_the_second_is_not_tried():
     with pytest.raises(EngineDeadError) as raised:
         engine.get_output()
     assert "step 2" in str(raised.value.__cause__)
-    assert "OracleFault: the oracle was told to fail at step 2" in str(raised.value.__cause__)
+    assert "OracleFault: the oracle was set to fail at step 2" in str(raised.value.__cause__)

@@ -55,7 +55,7 @@ def test_a_step_that_fails_ends_the_loop() -> None:
         a, b = loop.front_end(b"a"), loop.front_end(b"b")
         a.say(AddRequest(request("r")))
         reason = "the engine core has failed in a step: StepError: step 2 (1 tokens of 1 requests: 'r': 1"
-        check_last_words(loop, reason, "OracleFault: the oracle was told to fail at step 2", a, b)
+        check_last_words(loop, reason, "OracleFault: the oracle was set to fail at step 2", a, b)
 
 
 def test_a_scheduler_that_raises_ends_the_loop() -> None:

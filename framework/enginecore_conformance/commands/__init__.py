@@ -1,1 +1,1 @@
-"""Commands for plugin authors: `check`, `new`."""
+"""The commands `check` and `new`, for plugin authors."""

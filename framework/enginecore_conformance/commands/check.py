@@ -1,4 +1,4 @@
-"""`enginecore check`: whether a component keeps its contract."""
+"""The command `enginecore check`: the checks of a component."""
 
 import json
 import logging
@@ -34,9 +34,11 @@ def check(
     skip: Skips = None,
     only: Only = None,
     as_json: AsJson = False,
-    list_only: Annotated[bool, typer.Option("--list", help="Say what the checks are, and run none.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List the checks, and run none.")] = False,
 ) -> None:
-    """Check a component against its contract. Exits with 1 if a rule is broken, or if an opt-out is not needed."""
+    """Check a component against its contract. Exits with 1 if a rule is broken, or if an opt-out is
+    not needed.
+    """
     if os.getcwd() not in sys.path:  # where MODULE:NAME is looked for, too
         sys.path.insert(0, os.getcwd())
     prepared = prepare(component, skip=parse_opt_outs(skip or ()), only=only, engine=parse_overrides(overrides or ()))
@@ -58,7 +60,7 @@ def check(
 
 
 class _Once(logging.Filter):
-    """Lets the first one pass of records that say the same of other requests."""
+    """Lets through only the first of log records that differ in nothing but the request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +76,7 @@ class _Once(logging.Filter):
 
 @contextmanager
 def _each_failure_logged_once() -> Iterator[None]:
-    """A policy that fails on every request fails on some thousands here: one traceback says as much as all."""
+    """Log one traceback of a failure, not one per request: a policy may fail on thousands."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
     handler.addFilter(_Once())

@@ -1,4 +1,4 @@
-"""`enginecore new`: the package that a plugin starts from."""
+"""The command `enginecore new`: a package to start a plugin from."""
 
 import re
 import sys
@@ -25,7 +25,9 @@ def new(
     kind: Annotated[str, typer.Argument(help="What the package offers: scheduler.")],
     name: Annotated[str, typer.Argument(help="What users will choose it by, such as least-work.")],
 ) -> None:
-    """Write a package that offers a component into a new folder of its name: code, tests, and how to install it."""
+    """Write a package that offers a component into a new folder of its name: code, tests, and how
+    to install it.
+    """
     templates = Environment(
         loader=PackageLoader("enginecore_conformance.commands"),
         undefined=StrictUndefined,

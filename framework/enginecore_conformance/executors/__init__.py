@@ -1,10 +1,11 @@
-"""The kit for executors: every sentence of their contract, `enginecore.interfaces.executor`, as a named check.
+"""Kit for executors: each sentence of `enginecore.interfaces.executor` as a named check.
 
-    check_component("executor:multiproc", settings={"tensor_parallel_size": 2}, engine={"model": "smollm2-135m"})
+    check_component("executor:multiproc", settings={"tensor_parallel_size": 2}, engine={"model":
+    "smollm2-135m"})
 
-It runs a tiny random Llama unless a model is named; `ExecutorOptions` says more. Which checks apply shows when the
-executor is built: what it declares in `ExecutorCapabilities`, and whether it started processes. Those that do not are
-skipped, and say why.
+It runs a tiny random Llama unless a model is named; `ExecutorOptions` says more. Which checks apply
+shows when the executor is built: what it declares in `ExecutorCapabilities`, and whether it started
+processes. Those that do not are skipped, and say why.
 """
 
 from enginecore_conformance.checks import Check, checks_of

@@ -1,4 +1,4 @@
-"""What an answer to a plan must look like, and how the tokens of two runs are compared."""
+"""Checks of answers to plans, and comparison of the tokens of two runs."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,9 @@ from enginecore_conformance.checks import Violation
 from enginecore_conformance.executors.planner import Planned
 
 ROUNDING = 1e-3
-"""Log-probabilities of the same context differ by less in float32, whatever the batch; by more, if a slot is wrong."""
+"""Log-probabilities of the same context differ by less in float32, whatever the batch; by more, if
+a slot is wrong.
+"""
 
 
 def check_answer(planned: Planned, output: object, vocab_size: int) -> None:
@@ -63,7 +65,7 @@ def expect_tokens(seen: Sequence[int], right: Sequence[int], what: str) -> None:
 
 
 def expect_logprobs(seen: Sequence[PositionLogprobs], right: Sequence[PositionLogprobs], what: str) -> None:
-    """The likeliest tokens must be as likely as those of the same request alone, but for rounding."""
+    """The likeliest tokens must be as likely as those of the request alone, but for rounding."""
     if len(seen) != len(right):
         raise Violation(f"{what}: {len(seen)} entries of logprobs", f"{len(right)}, as the same request alone gives")
     for at, (one, other) in enumerate(zip(seen, right, strict=True)):

@@ -1,4 +1,4 @@
-"""Where checks have plans executed: submits them, waits for them with patience, and looks at every answer."""
+"""Bench for checks of executors: submits plans, waits for them, and checks every answer."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -67,7 +67,7 @@ class ExecutorBench(Background):
         return min(self.executor.capabilities.max_concurrent_batches, MAX_NUM_SEQS - 1)
 
     def spoil(self) -> Executor:
-        """The executor, of which nobody else will make use after this check."""
+        """The executor, which no other check will use after this one."""
         self._is_spoilt = True
         self._prepare()
         return self.executor
@@ -95,11 +95,14 @@ class ExecutorBench(Background):
         return self.planner.add(prompt, params, **more)
 
     def alone(self, prompt: Sequence[int], count: int, params: SamplingParams = GREEDY) -> list[int]:
-        """What a request gives that runs alone, its prompt in one piece, in blocks one after another."""
+        """What a request gives that runs alone, its prompt in one piece, in blocks one after
+        another.
+        """
         return self._alone(prompt, count, params).output[:count]
 
     def expect_as_alone(self, request: Tracked, what: str, count: int | None = None) -> None:
-        """A request must have given what it gives alone, if its tokens have content; `what` says how it ran.
+        """A request must have given what it gives alone, if its tokens have content; `what` says
+        how it ran.
 
         Args:
             request: Which.
@@ -148,7 +151,9 @@ class ExecutorBench(Background):
         return self.settle(self.submit(work))
 
     def generate(self, request: Tracked, count: int, chunk: int | None = None) -> list[int]:
-        """Run a request alone until it has `count` tokens behind its prompt, computing `chunk` tokens a step."""
+        """Run a request alone until it has `count` tokens behind its prompt, computing `chunk`
+        tokens a step.
+        """
         while len(request.output) < count:
             self.step({request: min(chunk or request.left, request.left)})
         return request.output[:count]
@@ -166,7 +171,9 @@ class ExecutorBench(Background):
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, future: "Future[T]", what: str) -> T:
-        """The result of a future, which must be done within patience, or the executor must have failed."""
+        """The result of a future, which must be done within patience, or the executor must have
+        failed.
+        """
         self._wake = woken = Future[None]()
         future.add_done_callback(lambda _: _resolve(woken))
         if self.failures:

@@ -1,4 +1,4 @@
-"""Checks: what an executor says about itself, before the first step."""
+"""Checks: what an executor declares before the first step."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,9 @@ from enginecore_conformance.executors.lending import BLOCK_SIZE
 
 @check("executor")
 def what_it_declares_is_constant(bench: ExecutorBench) -> None:
-    """`capabilities` and `model_info` are what they are from the start, and stay so once steps have run."""
+    """`capabilities` and `model_info` are what they are from the start, and stay so once steps have
+    run.
+    """
     before = bench.executor.capabilities, bench.executor.model_info
     if not isinstance(before[0], ExecutorCapabilities) or not isinstance(before[1], ModelInfo):
         raise Violation(f"it declares {before!r:.300}", "ExecutorCapabilities and ModelInfo")
@@ -23,7 +25,9 @@ def what_it_declares_is_constant(bench: ExecutorBench) -> None:
 
 @check("executor")
 def the_model_has_tokens_and_a_length(bench: ExecutorBench) -> None:
-    """`model_info` names a vocabulary of at least two tokens, EOS tokens in it, and a context of at least a token."""
+    """`model_info` names a vocabulary of at least two tokens, EOS tokens in it, and a context of at
+    least a token.
+    """
     info = bench.executor.model_info
     if info.vocab_size < 2 or info.max_model_len < 1:
         raise Violation(f"{info!r}", "vocab_size of at least 2, max_model_len of at least 1")
@@ -33,8 +37,8 @@ def the_model_has_tokens_and_a_length(bench: ExecutorBench) -> None:
 
 @check("executor")
 def kv_cache_specs_fit_the_engine(bench: ExecutorBench) -> None:
-    """`get_kv_cache_specs` gives a KVCacheSpec by name for each layer, the same each time, with blocks as long as the
-    engine's.
+    """`get_kv_cache_specs` gives a KVCacheSpec by name for each layer, the same each time, with
+    blocks as long as the engine's.
     """
     specs = bench.executor.get_kv_cache_specs()
     if not isinstance(specs, Mapping) or not specs:

@@ -1,4 +1,4 @@
-"""Checks: steps that fail, workers that die, and who hears of it."""
+"""Checks: steps that fail, and workers that die."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ UNKNOWN = "nobody"
 
 @check("executor")
 def a_plan_that_is_wrong_fails_its_step(bench: ExecutorBench) -> None:
-    """A plan that schedules a request that the executor was never told of is an error for whoever waits for it, soon;
+    """A plan that schedules a request that the executor does not know fails its step, soon;
     no answer, and no hanging.
     """
     bench.spoil()
@@ -30,8 +30,8 @@ def a_plan_that_is_wrong_fails_its_step(bench: ExecutorBench) -> None:
 
 @check("executor")
 def after_a_failed_step_it_is_dead_or_well(bench: ExecutorBench) -> None:
-    """After a step that failed, either `check_health` and `execute_model` raise EngineDeadError and failure callbacks
-    were called, or none was, and new requests get the right tokens.
+    """After a step that failed, either `check_health` and `execute_model` raise EngineDeadError and
+    failure callbacks were called, or none was, and new requests get the right tokens.
     """
     bench.spoil()
     prompt = bench.prompt("after", 9)
@@ -49,7 +49,9 @@ def after_a_failed_step_it_is_dead_or_well(bench: ExecutorBench) -> None:
 
 @check("executor")
 def a_failure_is_told_once_and_to_late_comers_at_once(bench: ExecutorBench) -> None:
-    """An executor that cannot go on calls each failure callback once, and one that is registered later at once."""
+    """An executor that cannot go on calls each failure callback once, and one that is registered
+    later at once.
+    """
     bench.spoil()
     bench.step([bench.add(bench.prompt("told", 7))])
     _make_fail(bench)
@@ -69,8 +71,8 @@ def a_failure_is_told_once_and_to_late_comers_at_once(bench: ExecutorBench) -> N
 
 @check("executor", "workers")
 def the_death_of_a_worker_is_noticed(bench: ExecutorBench) -> None:
-    """When a worker is killed while nothing is to be done, failure callbacks are called soon, every later call raises
-    EngineDeadError, and the other workers end.
+    """When a worker is killed while nothing is to be done, failure callbacks are called soon, every
+    later call raises EngineDeadError, and the other workers end.
     """
     bench.spoil()
     bench.step([bench.add(bench.prompt("idle", 7))])
@@ -84,7 +86,9 @@ def the_death_of_a_worker_is_noticed(bench: ExecutorBench) -> None:
 
 @check("executor", "workers")
 def the_death_of_a_worker_fails_all_who_wait(bench: ExecutorBench) -> None:
-    """When a worker is killed whoever waits for a step, or in `collective_rpc`, gets an error soon."""
+    """When a worker is killed, a call that waits for a step, or in `collective_rpc`, gets an error
+    soon.
+    """
     bench.spoil()
     requests = [bench.add(bench.prompt(("waiting", number), 7)) for number in range(bench.depth)]
     bench.step([requests[0]])

@@ -11,7 +11,9 @@ COUNT = 10
 
 @check("executor", "content")
 def greedy_tokens_repeat(bench: ExecutorBench) -> None:
-    """The same prompt gives the same greedy tokens, now and later, in blocks that others have used since."""
+    """The same prompt gives the same greedy tokens, now and later, in blocks that others have used
+    since.
+    """
     prompt = bench.prompt("repeat", 21)
     for number in range(3):
         again = bench.add(prompt)
@@ -25,7 +27,9 @@ def greedy_tokens_repeat(bench: ExecutorBench) -> None:
 
 @check("executor", "content")
 def company_changes_nothing(bench: ExecutorBench) -> None:
-    """Tokens are the same whoever else is in the batch, in whatever order, and whoever joins it or leaves it."""
+    """Tokens are the same whatever other requests are in the batch, join it or leave it, in
+    whatever order.
+    """
     requests = [
         bench.add(bench.prompt(("company", length), length), PROBED if length % 2 else GREEDY)
         for length in (1, 8, 17, 26, 33, 5, 9)
@@ -44,7 +48,9 @@ def company_changes_nothing(bench: ExecutorBench) -> None:
 
 @check("executor", "content")
 def chunks_change_nothing(bench: ExecutorBench) -> None:
-    """A prompt gives the same tokens in one piece or in several, of any length, beside others or not."""
+    """A prompt gives the same tokens in one piece or in several, of any length, beside others or
+    not.
+    """
     prompt = bench.prompt("chunks", 29)
     for chunk in (1, 3, BLOCK_SIZE, BLOCK_SIZE + 1, 28):
         request = bench.add(prompt, PROBED)
@@ -77,8 +83,9 @@ def names_of_blocks_change_nothing(bench: ExecutorBench) -> None:
 
 @check("executor", "content")
 def a_request_writes_to_its_own_slots_only(bench: ExecutorBench) -> None:
-    """What a request computes, in prompts, chunks and decodes, leaves the slots of others as they are: those of the
-    blocks before and after its own, the first and the last of the pool, and those of requests that pause.
+    """What a request computes, in prompts, chunks and decodes, leaves the slots of others as they
+    are: those of the blocks before and after its own, the first and the last of the pool, and those
+    of requests that pause.
     """
     last = NUM_BLOCKS - 1
     resting = bench.add(bench.prompt("own", 26), PROBED, blocks=(0, 2, 4, last - 1, last))
@@ -94,8 +101,8 @@ def a_request_writes_to_its_own_slots_only(bench: ExecutorBench) -> None:
 
 @check("executor", "content")
 def a_computed_prefix_may_be_shared(bench: ExecutorBench) -> None:
-    """A request that begins with blocks that another one has computed gives the tokens that it gives without, while
-    the other runs on, and after it has ended.
+    """A request that begins with blocks that another one has computed gives the tokens that it
+    gives without, while the other runs on, and after it has ended.
     """
     start = bench.prompt("start", 3 * BLOCK_SIZE)
     owner = bench.add(start + bench.prompt("owner", 5), PROBED)
@@ -117,8 +124,9 @@ def a_computed_prefix_may_be_shared(bench: ExecutorBench) -> None:
 
 @check("executor", "content")
 def a_preempted_request_goes_on_where_it_stood(bench: ExecutorBench) -> None:
-    """A request that is preempted, and comes back as new with all of its tokens and other blocks, goes on with the
-    tokens that it would have had; so it does after a second time, and in the middle of its prompt.
+    """A request that is preempted, and comes back as new with all of its tokens and other blocks,
+    goes on with the tokens that it would have had; so it does after a second time, and in the
+    middle of its prompt.
     """
     request, other = bench.add(bench.prompt("preempted", 20), PROBED), bench.add(bench.prompt("thief", 12))
     bench.step({request: 11})
@@ -136,7 +144,9 @@ def a_preempted_request_goes_on_where_it_stood(bench: ExecutorBench) -> None:
 
 @check("executor", "content", "in_order")
 def blocks_may_be_given_away_at_once(bench: ExecutorBench) -> None:
-    """The plan that says that a request has ended, or was preempted, may give its blocks to another."""
+    """The plan that says that a request has ended, or was preempted, may give its blocks to
+    another.
+    """
     prompts = [bench.prompt(("heir", number), 22) for number in range(3)]
     blocks = range(8, 8 + SUPPLY)
     first = bench.add(prompts[0], PROBED, blocks=blocks)

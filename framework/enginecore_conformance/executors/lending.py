@@ -1,4 +1,4 @@
-"""The executor that is checked: built, and lent to one check after another."""
+"""The executor under check: built once, and lent to one check after another."""
 
 import itertools
 import shutil
@@ -48,13 +48,15 @@ WORDS = {
 class ExecutorOptions(Options):
     """How an executor is to be checked: what all kinds have, and more.
 
-    Of `engine`, "model", "dtype", "device" and "seed" say what it runs, and where. Without a model it is a random Llama
-    of 200 kB that the kit writes, without a tokenizer; without a dtype "float32", the only one in which it can be
-    asked whether company changes no token.
+    Of `engine`, "model", "dtype", "device" and "seed" say what it runs, and where. Without a model
+    it is a random Llama of 200 kB that the kit writes, without a tokenizer; without a dtype
+    "float32", the only one in which it can be asked whether company changes no token.
 
     Attributes:
-        virtual: Its clock is a virtual one: for one whose steps end by `clock.call_at` only, after a long time perhaps.
-        workers: Process ids of its workers; None: the processes that were started while it was built.
+        virtual: Its clock is a virtual one: for one whose steps end by `clock.call_at` only, after
+            a long time perhaps.
+        workers: Process ids of its workers; None: the processes that were started while it was
+            built.
         patience: As for all; a step of a model takes its time.
         time_limit: As for all.
     """

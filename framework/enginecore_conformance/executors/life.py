@@ -16,12 +16,14 @@ def closing_twice_does_nothing(bench: ExecutorBench) -> None:
     executor.shutdown()
     bench.call("shutdown() on another thread", executor.shutdown)
     if bench.failures:
-        raise Violation(f"failure callbacks were told of {bench.failures[0]!r}", "nobody is told of a shutdown")
+        raise Violation(f"failure callbacks were called with {bench.failures[0]!r}", "a shutdown is no failure")
 
 
 @check("executor")
 def after_shutdown_every_call_says_so(bench: ExecutorBench) -> None:
-    """After `shutdown` each of `check_health`, `execute_model` and `collective_rpc` raises EngineDeadError."""
+    """After `shutdown` each of `check_health`, `execute_model` and `collective_rpc` raises
+    EngineDeadError.
+    """
     executor = bench.spoil()
     bench.step([bench.add(bench.prompt("after", 7))])
     executor.shutdown()
@@ -30,10 +32,10 @@ def after_shutdown_every_call_says_so(bench: ExecutorBench) -> None:
 
 @check("executor")
 def nothing_is_left_after_shutdown(bench: ExecutorBench) -> None:
-    """After `shutdown`, also with steps in flight, no thread, no process and no file descriptor of the executor is
-    left.
+    """After `shutdown`, also with steps in flight, no thread, no process and no file descriptor of
+    the executor is left.
     """
-    bench.spoil()  # nobody comes after this check
+    bench.spoil()  # no check may use it after this one
     bench.step([bench.add(bench.prompt("before", 7))])  # what is made once per process is no leak
     before = Inventory()
     other = bench.lender.build()

@@ -1,4 +1,4 @@
-"""Plans by hand: which request has which blocks, what of it is computed, and what has come back."""
+"""Plans by hand: blocks of requests, tokens computed, and tokens that have come back."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,7 +121,7 @@ class ManualPlanner:
 
     @property
     def owes(self) -> bool:
-        """Whether there is something that the executor must be told with the next plan."""
+        """Whether the next plan must name requests that ended or were preempted."""
         return bool(self._finished or self._preempted)
 
     def take(self, count: int) -> list[int]:
@@ -141,7 +141,7 @@ class ManualPlanner:
         return blocks
 
     def finish(self, *requests: Tracked) -> None:
-        """The executor is told with the next plan. Their blocks are free now."""
+        """End requests. The next plan says so; their blocks are free now."""
         for request in requests:
             if request.is_known:
                 self._finished.append(request.request_id)

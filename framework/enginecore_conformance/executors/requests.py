@@ -12,8 +12,8 @@ COUNT = 6
 
 @check("executor")
 def steps_are_answered_for_those_they_sample(bench: ExecutorBench) -> None:
-    """An answer names its step. Each request whose last known token is computed gets one token of the vocabulary, one
-    in the middle of its prompt gets none, and nobody else is named.
+    """An answer names its step. Each request whose last known token is computed gets one token of
+    the vocabulary, one in the middle of its prompt gets none, and no other is named.
     """
     first, second = bench.add(bench.prompt("row", 20)), bench.add(bench.prompt("rows", 3))
     bench.step({first: 7})
@@ -25,7 +25,9 @@ def steps_are_answered_for_those_they_sample(bench: ExecutorBench) -> None:
 
 @check("executor")
 def plans_without_tokens_are_answered(bench: ExecutorBench) -> None:
-    """A plan that schedules nothing, and only says who has ended or was preempted, is obeyed and answered."""
+    """A plan that schedules nothing, and only says who has ended or was preempted, is obeyed and
+    answered.
+    """
     first, second = bench.add(bench.prompt("ends", 9)), bench.add(bench.prompt("preempted", 9))
     bench.step([first, second])
     bench.planner.finish(first)
@@ -48,7 +50,9 @@ def a_name_may_come_back(bench: ExecutorBench) -> None:
 
 @check("executor")
 def those_who_ended_are_forgotten(bench: ExecutorBench) -> None:
-    """Ever new requests may come, `max_num_seqs` at a time, as long as those before have ended or were preempted."""
+    """Ever new requests may come, `max_num_seqs` at a time, as long as those before have ended or
+    were preempted.
+    """
     prompt = bench.prompt("many", 4)
     for turn in range(4):
         requests = [bench.add(prompt) for _ in range(MAX_NUM_SEQS)]
@@ -62,8 +66,9 @@ def those_who_ended_are_forgotten(bench: ExecutorBench) -> None:
 
 @check("executor", "content", "no_adapters")
 def what_it_cannot_do_is_refused_for_its_request_alone(bench: ExecutorBench) -> None:
-    """A request that asks for an adapter, which this executor does not declare, is named in `errors`; the others of
-    the step are served, and that the request has ended may be said to an executor that never took it.
+    """A request that asks for an adapter, which this executor does not declare, is named in
+    `errors`; the others of the step are served, and that the request has ended may be said to an
+    executor that never took it.
     """
     prompt = bench.prompt("refused", 10)
     asking, other = bench.add(prompt, adapter="lora"), bench.add(prompt)
@@ -72,7 +77,7 @@ def what_it_cannot_do_is_refused_for_its_request_alone(bench: ExecutorBench) -> 
     if output is None:
         output = bench.wait(bench.executor.sample_tokens(planned.plan.step, None), "sample_tokens")
     if list(output.errors) != [asking.request_id] or not output.errors[asking.request_id]:
-        raise Violation(f"errors {output.errors}", f"a sentence for {asking.request_id!r}, and for nobody else")
+        raise Violation(f"errors {output.errors}", f"a sentence for {asking.request_id!r}, and for no other")
     planned.sampled.remove(asking)
     check_rows(planned, output, bench.executor.model_info.vocab_size)
     bench.planner.settle(planned, output)
@@ -83,7 +88,9 @@ def what_it_cannot_do_is_refused_for_its_request_alone(bench: ExecutorBench) -> 
 
 @check("executor")
 def a_step_is_sampled_once(bench: ExecutorBench) -> None:
-    """`sample_tokens` for a step that was sampled, or never submitted, is an error, and the executor goes on."""
+    """`sample_tokens` for a step that was sampled, or never submitted, is an error, and the
+    executor goes on.
+    """
     request = bench.add(bench.prompt("once", 5))
     done = bench.step([request]).step
     for step in (done, 1 << 40):
@@ -97,7 +104,9 @@ def _sample(bench: ExecutorBench, step: int) -> object:
 
 @check("executor")
 def unknown_methods_are_named(bench: ExecutorBench) -> None:
-    """`collective_rpc` with a method that is not there is an AttributeError that names it, and the executor goes on."""
+    """`collective_rpc` with a method that is not there is an AttributeError that names it, and the
+    executor goes on.
+    """
     request = bench.add(bench.prompt("rpc", 5))
     bench.step([request])
     error = bench.error_of("collective_rpc('no_such_method')", lambda: bench.executor.collective_rpc("no_such_method"))

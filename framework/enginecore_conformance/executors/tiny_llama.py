@@ -1,4 +1,4 @@
-"""A random Llama on disk, small enough that a step takes a millisecond: what executors are checked with by default."""
+"""A random Llama on disk, for checks of executors: a step takes a millisecond."""
 
 import json
 from collections.abc import Iterator
@@ -11,9 +11,13 @@ VOCAB, HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 211, 48, 88, 2, 6, 3, 
 LONGEST = 256
 EOS = 2
 SPREAD = 0.4
-"""Standard deviation of the weights: so much that the likeliest token varies, and is so by more than rounding."""
+"""Standard deviation of the weights: so much that the likeliest token varies, and is so by more
+than rounding.
+"""
 FLATNESS = 0.4
-"""Weight of the last norm, which scales the logits: so low that at temperature 1 many tokens are likely."""
+"""Weight of the last norm, which scales the logits: so low that at temperature 1 many tokens are
+likely.
+"""
 
 
 def write_tiny_llama(folder: Path) -> None:

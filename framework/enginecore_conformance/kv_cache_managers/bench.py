@@ -1,4 +1,4 @@
-"""What checks of KV cache managers work with."""
+"""Bench for checks of KV cache managers: makes runs, and explores traces."""
 
 from typing import Any
 
@@ -46,11 +46,11 @@ class KVCacheBench:
         KVCacheRun.of(self.parts, trace.conditions).play(trace)
 
     def broken_rules(self) -> list[str]:
-        """Those that any trace broke."""
+        """Rules that any trace broke."""
         return list(self._exploration.findings)
 
     def require_kept(self, rule: str) -> None:
-        """Look at all traces.
+        """Require that no trace breaks a rule.
 
         Raises:
             Violation: one of them broke this rule.

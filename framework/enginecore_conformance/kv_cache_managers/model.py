@@ -1,4 +1,4 @@
-"""What a KV cache may hit, in words that need no hashes: who may read it, and every token up to there."""
+"""A model of what a KV cache may hit, without hashes: identity, and every token of the prefix."""
 
 from dataclasses import dataclass, field
 
@@ -16,8 +16,8 @@ class Published:
 
     Attributes:
         blocks: Those that hold it, as written.
-        may_be_lost: Whether one of them was given out since: which of them is evicted with the content is the manager's
-            affair.
+        may_be_lost: Whether one of them was given out since: which of them is evicted with the
+            content is the manager's affair.
     """
 
     blocks: set[int] = field(default_factory=set)
@@ -74,7 +74,8 @@ class CacheModel:
         """A look-up found this.
 
         Raises:
-            BrokenRule: it is not true to the request's tokens, or is less than what is there for sure.
+            BrokenRule: it is not true to the request's tokens, or is less than what is there for
+                sure.
         """
         blocks = list(prefix.block_ids[0])
         name = f"get_computed_blocks of {request.token_ids} with {request.cache_identity} gave {prefix}"

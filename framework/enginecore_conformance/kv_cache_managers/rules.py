@@ -1,4 +1,4 @@
-"""Rules that every watched call enforces; each is a check that looks whether any trace broke it."""
+"""Checks: the rules that every watched call enforces, over all traces."""
 
 from enginecore_conformance.checks import Check
 from enginecore_conformance.kv_cache_managers.bench import KVCacheBench
@@ -9,13 +9,13 @@ RULES: dict[str, str] = {
     "allocation_takes_what_it_said": "allocate_slots takes as many free blocks as num_blocks_to_allocate says for the "
     "same arguments, those included that it pins.",
     "a_prefix_stands_first": "The blocks of a prefix are shared, and stand first among those that are given.",
-    "blocks_have_one_writer": "A block that is given out to be written is held by nobody: what is referenced is not "
-    "evicted.",
+    "blocks_have_one_writer": "A block given out to be written is held by no request: what is referenced is "
+    "not evicted.",
     "conservation": "Free and referenced blocks are all blocks; a block is at most once in a table, and ids are in the "
     "pool.",
-    "freed_blocks_come_back": "free gives up all of a request's blocks; those that nobody else holds are free. To free "
-    "what holds none does nothing.",
-    "freeable_blocks_are_counted": "num_freeable_blocks counts blocks that nobody else references, and none of keep.",
+    "freed_blocks_come_back": "free gives up all of a request's blocks; those that no other holds are free. "
+    "To free what holds none does nothing.",
+    "freeable_blocks_are_counted": "num_freeable_blocks counts blocks that no other references, and none of keep.",
     "lookups_change_nothing": "get_computed_blocks and peek_cached_tokens say the same, and pin nothing.",
     "the_last_token_is_computed": "A prefix is shorter than the request's known tokens, also if all are cached.",
     "hits_are_those_of_the_model": "A hit holds exactly the request's own tokens, from the first on, block by block.",

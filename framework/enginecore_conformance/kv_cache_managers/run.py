@@ -1,4 +1,4 @@
-"""One life of a KV cache manager, under watch, call by call, beside a plain model of what it may hit."""
+"""A run of a KV cache manager, watched, call by call, beside a plain model of what it may hit."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class KVCacheRun:
 
     @classmethod
     def of(cls, parts: Parts, conditions: Mapping[str, Any]) -> "KVCacheRun":
-        """A run of parts that are found already."""
+        """A run of these parts."""
         run = cls.__new__(cls)
         run._start(parts, **conditions)
         return run
@@ -100,7 +100,7 @@ class KVCacheRun:
         self.write(name, written)
 
     def admit(self, name: str) -> bool:
-        """Look it up and give it blocks for all its tokens, if they fit; whether it holds some now."""
+        """Look a request up and give it blocks, if they fit; whether it holds some now."""
         request = self.requests.get(name)
         if request is None or self._holds(request):
             return False
@@ -117,7 +117,9 @@ class KVCacheRun:
         return True
 
     def write(self, name: str, num_tokens: int | None = None) -> None:
-        """A step computes some more of its known tokens, as far as it has slots, and publishes what is full."""
+        """A step computes some more of its known tokens, as far as it has slots, and publishes what
+        is full.
+        """
         request = self.requests.get(name)
         if request is None or not self._holds(request):
             return
@@ -176,7 +178,9 @@ class KVCacheRun:
             self.lookup(name)
 
     def freeable(self, *names: str) -> None:
-        """How many blocks would come back from these, as the manager says; also beside a prefix of the first."""
+        """How many blocks would come back from these, as the manager says; also beside a prefix of
+        the first.
+        """
         requests = [self.requests[name] for name in dict.fromkeys(names) if name in self.requests]
         with Judge("kv_cache_manager"):
             self.manager.num_freeable_blocks(requests)
@@ -198,14 +202,14 @@ class KVCacheRun:
         self.finish()
 
     def finish(self) -> None:
-        """Everybody gives up what they hold: all blocks are free."""
+        """Free all requests: then all blocks must be free."""
         for name in list(self.requests):
             self.look(name)
             self.free(name)
         if self.manager.num_free_blocks != self.manager.num_blocks:
             raise BrokenRule(
                 "kv_cache_manager", "freed_blocks_come_back",
-                f"nobody holds any, and {self.manager.num_free_blocks} of {self.manager.num_blocks} blocks are free",
+                f"none is held, and {self.manager.num_free_blocks} of {self.manager.num_blocks} blocks are free",
             )  # fmt: skip
 
     def _holds(self, request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Checks that stage what they are about."""
+"""Checks of KV cache managers that set up one situation each."""
 
 import itertools
 from collections.abc import Iterator
@@ -46,7 +46,9 @@ def look_alikes_are_told_apart(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager", "prefix_caching")
 def identities_are_typed(bench: KVCacheBench) -> None:
-    """Salt and adapter are parts of their own: none, an empty one, and equal words in different parts all differ."""
+    """Salt and adapter are parts of their own: none, an empty one, and equal words in different
+    parts all differ.
+    """
     run = bench.start(num_blocks=64, block_size=4)
     tokens = [1, 2, 3, 4, 5, 6, 7, 8, 9]
     for number, identity in enumerate(IDENTITIES):
@@ -73,7 +75,9 @@ def full_hits_leave_the_last_token(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager", "prefix_caching")
 def peeking_touches_no_order(bench: KVCacheBench) -> None:
-    """Look-ups between two calls change nothing that comes after: no order of eviction, no block, no statistics."""
+    """Look-ups between two calls change nothing that comes after: no order of eviction, no block,
+    no statistics.
+    """
     quiet, watched = (bench.start(num_blocks=9, block_size=2) for _ in range(2))
     for step in range(24):
         tokens = [1 + step % 5, 2, 3 + step % 3, 4, 5 + step % 2]
@@ -93,8 +97,9 @@ def peeking_touches_no_order(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager", "prefix_caching")
 def lookups_are_counted_once(bench: KVCacheBench) -> None:
-    """A request's prompt tokens are counted as looked up, and those found as hits, when it gets its blocks: not when it
-    is looked at, not when they do not fit, not again when it resumes, and not if it skips the cache.
+    """A request's prompt tokens are counted as looked up, and those found as hits, when it gets its
+    blocks: not when it is looked at, not when they do not fit, not again when it resumes, and not
+    if it skips the cache.
     """
     run = bench.start(num_blocks=5, block_size=4)
     run.start("one", range(1, 10))
@@ -125,7 +130,9 @@ def _expect_counts(run: KVCacheRun, queries: int, hits: int) -> None:
 
 @check("kv_cache_manager")
 def double_frees_do_no_harm(bench: KVCacheBench) -> None:
-    """To free a request again, or one that never held a block, does nothing, whoever holds those blocks by now."""
+    """To free a request again, or one that never held a block, does nothing, even if
+    other requests hold those blocks by now.
+    """
     run = bench.start(num_blocks=4, block_size=4)
     run.start("one", range(1, 9))
     run.free("one")
@@ -141,7 +148,9 @@ def double_frees_do_no_harm(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager")
 def ids_do_not_mix(bench: KVCacheBench) -> None:
-    """Blocks belong to a request, not to its id, which may be in use again before its first owner's are freed."""
+    """Blocks belong to a request, not to its id, which may be in use again before its first owner's
+    are freed.
+    """
     run = bench.start(num_blocks=8, block_size=4)
     run.start("r", range(1, 9))
     first = run.requests["r"]
@@ -155,7 +164,7 @@ def ids_do_not_mix(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager")
 def same_calls_give_the_same_blocks(bench: KVCacheBench) -> None:
-    """Two managers in one process share nothing, and the same calls give the same blocks and hits."""
+    """Two managers in one process share nothing; the same calls give the same blocks and hits."""
     runs = [bench.start(num_blocks=9, block_size=2) for _ in range(2)]
     for step in range(30):
         for run in runs:
@@ -169,7 +178,9 @@ def same_calls_give_the_same_blocks(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager")
 def tokens_are_right_under_chaos(bench: KVCacheBench) -> None:
-    """Under a scheduling policy that decides everything at random, every request gets the tokens that it gets alone."""
+    """Under a scheduling policy that decides everything at random, every request gets the tokens
+    that it gets alone.
+    """
     for number, (depth, in_order, caching) in enumerate(itertools.product((1, 4), (True, False), (True, False))):
         parts = bench.parts.with_scheduler(partial(ContinuousBatchingScheduler, Chaos(number)))
         run = SchedulerRun.of(
@@ -212,8 +223,8 @@ class _Stack(EvictionOrder):
 
 @check("kv_cache_manager", "eviction", "prefix_caching")
 def the_eviction_component_decides(bench: KVCacheBench) -> None:
-    """A manager that declares eviction asks the order of its context which cached block is given up, and takes its word
-    for it.
+    """A manager that declares eviction asks the order of its context which cached block is given
+    up, and takes its word for it.
     """
     order = _Stack()
     run = bench.start(bench.parts.with_eviction(order), num_blocks=6, block_size=4)
@@ -232,15 +243,15 @@ def the_eviction_component_decides(bench: KVCacheBench) -> None:
 
 @check("kv_cache_manager")
 def importing_it_is_light(bench: KVCacheBench) -> None:
-    """Importing the plugin's module pulls in no model library and takes little time: every process of every engine
-    does so, whatever it runs. What is heavy is imported by the factory.
+    """Importing the plugin's module pulls in no model library and takes little time: every process
+    of every engine does so, whatever it runs. What is heavy is imported by the factory.
     """
     require_light_import(bench.subject)
 
 
 @check("kv_cache_manager")
 def nothing_is_kept_of_the_freed(bench: KVCacheBench) -> None:
-    """A manager that has served many requests holds no more objects than one that has served few."""
+    """A manager that has served many requests holds no more objects than after a few."""
     run = bench.start(num_blocks=8, block_size=4)
     _serve(run, 0, FEW)
     few = count_objects(run.manager)

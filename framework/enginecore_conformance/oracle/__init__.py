@@ -1,8 +1,9 @@
-"""The oracle executor: a model of a few lines, run through real block tables and real slots.
+"""The oracle executor: a model of a few lines that runs through real block tables and slots.
 
-Its next token is a pure function of all tokens before it *as read back through the block table from the slots that
-were written*. Each slot holds a digest of its whole prefix, salt and adapter. So a wrong prefix hit, a block given
-away too early, a stale slot or a lost token shows up as a wrong token, in microseconds and without weights.
+Its next token is a pure function of all tokens before it *as read back through the block table from
+the slots that were written*. Each slot holds a digest of its whole prefix, salt and adapter. So a
+wrong prefix hit, a block given away too early, a stale slot or a lost token shows up as a wrong
+token, in microseconds and without weights.
 
 - `settings`: what can be set.
 - `model`: the function, and the ground truth that needs no blocks.

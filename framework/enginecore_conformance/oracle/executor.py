@@ -1,4 +1,4 @@
-"""The oracle as an Executor: futures that end on the engine's clock, in order, and the life cycle."""
+"""The oracle as an Executor: its life cycle, and futures that end on the engine's clock."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -54,7 +54,9 @@ class _Batch:
 
 
 class OracleExecutor(Executor):
-    """Runs each step when its time has come, on the thread that waits for it, from the bytes of its plan."""
+    """Runs each step when its time has come, on the thread that waits for it, from the bytes of its
+    plan.
+    """
 
     def __init__(self, settings: OracleSettings, context: ExecutorContext) -> None:
         self._settings = settings
@@ -195,7 +197,7 @@ class OracleExecutor(Executor):
     def _attempt(self, batch: _Batch) -> _Outcome:
         try:
             return _Outcome(self._run(batch), None)
-        except Exception as error:  # whatever it is, it belongs to whoever waits for the step
+        except Exception as error:  # the call that waits for the step raises it
             return _Outcome(None, error)
 
     def _run(self, batch: _Batch) -> ModelRunnerOutput | None:
@@ -226,7 +228,7 @@ class OracleExecutor(Executor):
         fault = self._faults.take_failure(step)
         if fault is None:
             return
-        error = OracleFault(f"the oracle was told to fail at step {fault.step}")
+        error = OracleFault(f"the oracle was set to fail at step {fault.step}")
         if fault.kind == "die":
             self._failure = error
             for callback in self._callbacks:

@@ -1,4 +1,4 @@
-"""What the oracle can be made to do wrong."""
+"""Faults that the oracle injects."""
 
 from collections.abc import Collection, Iterable
 
@@ -28,7 +28,9 @@ class FaultInjector:
         return fault
 
     def distort(self, output: ModelRunnerOutput, computed: Collection[str]) -> None:
-        """Change an output in place by the faults that are due; its step computed tokens of these requests."""
+        """Change an output in place by the faults that are due; its step computed tokens of these
+        requests.
+        """
         for fault in [fault for fault in self._faults if fault.kind not in ("fail", "die")]:
             members = computed if fault.kind == "reject" else output.request_ids
             if output.step >= fault.step and (fault.kind == "unknown" or fault.request_id in members):
@@ -45,4 +47,4 @@ class FaultInjector:
             del output.request_ids[row], output.sampled_token_ids[row]
         output.logprobs.pop(fault.request_id, None)
         if fault.kind in ("error", "reject"):
-            output.errors[fault.request_id] = f"the oracle was told to fail request {fault.request_id!r}"
+            output.errors[fault.request_id] = f"the oracle was set to fail request {fault.request_id!r}"

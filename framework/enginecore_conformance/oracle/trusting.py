@@ -1,4 +1,4 @@
-"""A worker for measuring what an engine costs: the oracle's tokens, made without looking into any block."""
+"""A worker for benchmarks: the oracle's tokens, made without reading any block."""
 
 import zlib
 from collections.abc import Sequence
@@ -39,7 +39,9 @@ class Progress:
 
 
 class TrustingWorker(OracleWorker):
-    """Remembers each request's progress instead of reading it back: a wrong block is not seen by it."""
+    """Remembers each request's progress instead of reading it back: a wrong block is not seen by
+    it.
+    """
 
     def __init__(self, model: OracleModel, memory: SlotMemory, *, feeds_tokens: bool) -> None:
         super().__init__(model, memory, feeds_tokens=feeds_tokens)

@@ -1,4 +1,4 @@
-"""Each plan against the contract of `SchedulerOutput`, and each slot that is read against its own prefix."""
+"""Verification of plans against `SchedulerOutput`, and of slots against their prefixes."""
 
 from array import array
 from collections import Counter
@@ -49,7 +49,8 @@ class PlanVerifier:
         self._written_in: dict[int, int] = {}  # the last step that wrote to a block
 
     def check_plan(self, plan: SchedulerOutput, last_returned: int) -> None:
-        """Before the plan is applied. `last_returned` is the step that had come back when it was submitted.
+        """Before the plan is applied. `last_returned` is the step that had come back when it was
+        submitted.
 
         Raises:
             InvariantError: names step, request and what does not hold.

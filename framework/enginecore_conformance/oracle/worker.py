@@ -1,4 +1,4 @@
-"""The oracle's worker: what it knows of each request, and what one step does to it."""
+"""The oracle's worker: state of requests, and execution of steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

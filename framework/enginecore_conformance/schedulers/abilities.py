@@ -1,4 +1,4 @@
-"""Checks: what a scheduler declares, it does."""
+"""Checks: a scheduler does what it declares."""
 
 from collections.abc import Sequence
 
@@ -10,22 +10,26 @@ from enginecore_conformance.schedulers.traffic import busy_moves, prompt
 
 @check("scheduler", "prefix_caching")
 def prefix_hits_are_used(bench: SchedulerBench) -> None:
-    """A scheduler that declares prefix_caching looks a prompt up before it computes it, and computes only the rest."""
+    """A scheduler that declares prefix_caching looks a prompt up before it computes it, and
+    computes only the rest.
+    """
     run = bench.start(num_blocks=40, max_num_seqs=4, max_num_batched_tokens=64)
     for number in range(3):
         run.add(f"r{number}", prompt([0, 1, 1], 1), 2)
         run.finish()
-    told = [run.harness.transcript[f"r{number}"].num_cached_tokens for number in range(3)]
-    if told != [0, 12, 12]:
+    found = [run.harness.transcript[f"r{number}"].num_cached_tokens for number in range(3)]
+    if found != [0, 12, 12]:
         raise Violation(
-            f"a prompt of 13 tokens, sent three times in turn, found {told} tokens cached",
+            f"a prompt of 13 tokens, sent three times in turn, found {found} tokens cached",
             "0, then 12 (three blocks of 4)",
         )
 
 
 @check("scheduler", "chunked_prefill")
 def long_prompts_are_split(bench: SchedulerBench) -> None:
-    """A scheduler that declares chunked_prefill computes a prompt above max_num_batched_tokens in several steps."""
+    """A scheduler that declares chunked_prefill computes a prompt above max_num_batched_tokens in
+    several steps.
+    """
     run = bench.start(num_blocks=40, max_num_seqs=4, max_num_batched_tokens=8)
     run.add("r0", prompt([0, 1, 0, 0, 1], 3), 2)
     run.finish()
@@ -36,8 +40,8 @@ def long_prompts_are_split(bench: SchedulerBench) -> None:
 
 @check("scheduler", "batch_queue")
 def batches_overlap(bench: SchedulerBench) -> None:
-    """A scheduler that declares batch_queue has something for the next step before the one before it has returned,
-    with an executor that feeds tokens and with one that does not.
+    """A scheduler that declares batch_queue has something for the next step before the one before
+    it has returned, with an executor that feeds tokens and with one that does not.
     """
     for feeds_tokens in (True, False):
         run = bench.start(
@@ -55,7 +59,7 @@ def batches_overlap(bench: SchedulerBench) -> None:
 
 
 class _Recorder(VictimChoice):
-    """Names the request of the best rank, which nobody names by chance."""
+    """Names the request of the best rank, which no other victim choice names."""
 
     def __init__(self) -> None:
         self.named: list[str] = []
@@ -69,7 +73,9 @@ class _Recorder(VictimChoice):
 
 @check("scheduler", "victim")
 def the_victim_component_decides(bench: SchedulerBench) -> None:
-    """A scheduler that declares victim asks the victim component of its context who gives way, and takes its word."""
+    """A scheduler that declares victim asks the victim component of its context who gives way, and
+    takes its word.
+    """
     named: list[str] = []
     for seed in range(4):
         recorder = _Recorder()

@@ -1,4 +1,4 @@
-"""What checks of schedulers work with."""
+"""Bench for checks of schedulers: makes runs, and explores traces."""
 
 from typing import Any
 
@@ -56,11 +56,11 @@ class SchedulerBench:
         return run
 
     def broken_rules(self) -> list[str]:
-        """Those that any trace broke."""
+        """Rules that any trace broke."""
         return list(self._exploration.findings)
 
     def require_kept(self, rule: str) -> None:
-        """Look at all traces.
+        """Require that no trace breaks a rule.
 
         Raises:
             Violation: one of them broke this rule.
@@ -70,7 +70,7 @@ class SchedulerBench:
             self.fail(finding.trace, finding.error)
 
     def fail(self, trace: Trace, error: BrokenRule) -> None:
-        """Say what broke, with a test that shows it."""
+        """Raise a Violation that holds a regression test."""
         test = trace.as_test(SchedulerRun, error.rule, self.subject.reference, self.subject.options.for_run)
         raise Violation(f"{error.seen}\n\nA regression test:\n\n{test}\n", "what the rule says")
 

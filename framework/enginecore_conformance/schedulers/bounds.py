@@ -1,4 +1,4 @@
-"""Checks: what must have a bound, and what just fits."""
+"""Checks: bounds on waiting and thrashing, and requests that just fit."""
 
 from enginecore.messages import FinishReason
 from enginecore_conformance.checks import Violation, check
@@ -14,8 +14,9 @@ MOST_PREEMPTIONS = 6
 
 @check("scheduler")
 def impossible_requests_are_refused(bench: SchedulerBench) -> None:
-    """A prompt that the whole KV cache cannot hold ends at once by ERROR, with a text that says how many tokens that
-    are or how many fit. One that just fits runs, and nobody behind either waits for ever.
+    """A prompt that the whole KV cache cannot hold ends at once by ERROR, with a text that says how
+    many tokens that are or how many fit. One that just fits runs, and no request behind either
+    waits for ever.
     """
     run = bench.start(num_blocks=4, max_num_seqs=2, max_num_batched_tokens=64, max_model_len=64)
     run.add("fits", prompt([0, 1, 0, 1], 0), 4)
@@ -33,8 +34,8 @@ def impossible_requests_are_refused(bench: SchedulerBench) -> None:
 
 @check("scheduler")
 def plain_requests_are_served(bench: SchedulerBench) -> None:
-    """Short requests that nothing is special about, in a roomy KV cache, end with all their tokens. Whoever refuses
-    every request keeps all other rules, and serves nobody.
+    """Short requests that nothing is special about, in a roomy KV cache, end with all their tokens.
+    A scheduler that refuses every request keeps all other rules, and serves none.
     """
     run = bench.start(num_blocks=40, max_num_seqs=4, max_num_batched_tokens=64)
     for number in range(3):
@@ -51,8 +52,8 @@ def plain_requests_are_served(bench: SchedulerBench) -> None:
 
 @check("scheduler")
 def lone_requests_may_fill_the_pool(bench: SchedulerBench) -> None:
-    """A request that outgrows the KV cache while it runs, with nobody else to give way, ends by LENGTH with all tokens
-    that fit; the next one runs.
+    """A request that outgrows the KV cache while it runs, with no other to give way, ends by LENGTH
+    with all tokens that fit; the next one runs.
     """
     for depth in (1, 2) if "batch_queue" in bench.capabilities else (1,):
         run = bench.start(num_blocks=4, max_num_seqs=3, max_num_batched_tokens=64, max_model_len=64, depth=depth,
@@ -82,8 +83,9 @@ def long_prompts_do_not_thrash(bench: SchedulerBench) -> None:
 
 @check("scheduler")
 def wait_is_bounded(bench: SchedulerBench) -> None:
-    """A request that nothing speaks for, neither priority, deadline, cache nor length, is served although a better one
-    arrives in every step. A policy that starves on purpose says so by opting out.
+    """A request that nothing speaks for, neither priority, deadline, cache nor length, is served
+    although a better one arrives in every step. A policy that starves on purpose says so by opting
+    out.
     """
     run = bench.start(num_blocks=60, max_num_seqs=2, max_num_batched_tokens=64, max_model_len=96, step_time=1.0)
     run.add("hot", prompt([0, 0, 0], 1), 1)

@@ -1,4 +1,4 @@
-"""Traces in which something rare happens at the very moment at which it matters."""
+"""Traces of rare events at the moment at which they matter."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,7 +25,9 @@ def incidents(capabilities: frozenset[str]) -> list[Trace]:
 
 
 def _odd_requests(*, chunked: bool) -> Trace:
-    """No output, one that stops at once, one that may not; an id that is taken; one that waits when it is ended."""
+    """No output, one that stops at once, one that may not; an id that is taken; one that waits when
+    it is ended.
+    """
     everything = list(range(1, VOCABULARY))
     arrivals = (
         Move("add", ("r0", prompt([0], 1), 0)),
@@ -52,7 +54,8 @@ def _rejected_mid_prompt() -> Trace:
 
 
 def _displaced_mid_prompt() -> Iterable[Trace]:
-    """A long prompt, some blocks of which are published, gives way to a request that decodes, before its first token.
+    """A long prompt, some blocks of which are published, gives way to a request that decodes,
+    before its first token.
 
     When it returns it finds them in the cache.
     """
@@ -62,7 +65,9 @@ def _displaced_mid_prompt() -> Iterable[Trace]:
 
 
 def _piece_of_the_past(depth: int) -> Trace:
-    """A piece of a prompt is in flight while its request loses its blocks, gets others, and begins anew."""
+    """A piece of a prompt is in flight while its request loses its blocks, gets others, and begins
+    anew.
+    """
     rest = [SUBMIT] * (depth - 1) + [SETTLE] * depth
     moves = (Move("add", ("r0", LONG, 4)), SUBMIT, Move("reset", (), {"running": True}), *rest)
     return _trace(moves, max_num_batched_tokens=8, depth=depth, step_time=1.0)

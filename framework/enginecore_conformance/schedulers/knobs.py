@@ -1,7 +1,7 @@
-"""Checks, one for each of a component's own settings: it changes something."""
+"""Checks of a component's own settings, one each: another value changes the plans."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -9,10 +9,12 @@ from pydantic.fields import FieldInfo
 
 from enginecore.errors import EngineCoreError
 from enginecore.plugin import Component
-from enginecore_conformance.checks import Check, Violation
+from enginecore_conformance.checks import Bench, Check, Violation
+from enginecore_conformance.kits import Kit, MakeBench
 from enginecore_conformance.parts import Parts
 from enginecore_conformance.schedulers.bench import SchedulerBench
 from enginecore_conformance.schedulers.traffic import busy_moves
+from enginecore_conformance.subject import Subject
 from enginecore_conformance.trace import Trace
 
 NUMBERS = (1, 2, 4, 0, 8, 100, 1000)
@@ -26,6 +28,25 @@ MOST_COMBINATIONS = 12
 """Of a value with one of another setting, where it changes nothing by itself."""
 
 Signature = tuple[Any, ...]
+
+
+def kit_with_knobs(checks: tuple[Check[Any], ...], make_bench: Callable[[Subject], Bench]) -> Kit:
+    """A kit of these checks, with one more for each setting of a component's own.
+
+    Args:
+        checks: Checks of the kind. All checks of a subject share one bench.
+        make_bench: Makes the bench of `checks`. Checks of settings need a `SchedulerBench`.
+    """
+
+    def benches(subject: Subject) -> MakeBench:
+        bench = make_bench(subject)
+
+        def bench_for(check: Check[Any]) -> Bench:
+            return bench if check in checks or isinstance(bench, SchedulerBench) else SchedulerBench(subject)
+
+        return bench_for
+
+    return Kit(checks_for=lambda component: (*checks, *knob_checks(component)), benches=benches)
 
 
 def knob_checks(component: Component) -> tuple[Check[SchedulerBench], ...]:

@@ -1,4 +1,4 @@
-"""Checks: what clocks and counters say, and who waits while memory is short."""
+"""Checks: clocks, counters, and waiting while memory is short."""
 
 from enginecore_conformance.checks import Violation, check
 from enginecore_conformance.schedulers.bench import SchedulerBench
@@ -10,8 +10,8 @@ STREAM = 250
 
 @check("scheduler")
 def preemptions_are_counted(bench: SchedulerBench) -> None:
-    """get_stats() counts each request that loses its blocks as one preemption, here those that a reset of the prefix
-    cache takes them from.
+    """get_stats() counts each request that loses its blocks as one preemption, here those that a
+    reset of the prefix cache takes them from.
     """
     run = bench.start(num_blocks=40, max_num_seqs=4, max_num_batched_tokens=64)
     for number in range(3):
@@ -30,8 +30,8 @@ def preemptions_are_counted(bench: SchedulerBench) -> None:
 
 @check("scheduler")
 def real_time_does_not_count(bench: SchedulerBench) -> None:
-    """The engine's clock is the only one: two runs of the same traffic in virtual time end at the same moment of it,
-    however long each takes. A wake_time made of another clock shows here.
+    """The engine's clock is the only one: two runs of the same traffic in virtual time end at the
+    same moment of it, however long each takes. A wake_time made of another clock shows here.
     """
     ends = []
     for _ in range(2):
@@ -48,8 +48,8 @@ def real_time_does_not_count(bench: SchedulerBench) -> None:
 
 @check("scheduler")
 def light_requests_do_not_starve_a_heavy_one(bench: SchedulerBench) -> None:
-    """A prompt that needs most of the KV cache is served although light ones, which would fit beside those that run,
-    come in every step.
+    """A prompt that needs most of the KV cache is served although light ones, which would fit
+    beside those that run, come in every step.
     """
     run = bench.start(num_blocks=12, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=48, step_time=1.0)
     for number in range(STREAM):
@@ -61,5 +61,5 @@ def light_requests_do_not_starve_a_heavy_one(bench: SchedulerBench) -> None:
             return
     raise Violation(
         f"a prompt of 35 tokens waits while {STREAM - 4} of 6 tokens, one a step, come after it in a pool for 48",
-        "it has its turn: nobody overtakes it for ever",
+        "it has its turn: no request overtakes it for ever",
     )

@@ -1,4 +1,4 @@
-"""Checks: the same again gives the same again."""
+"""Checks: the same traffic gives the same plans."""
 
 import hashlib
 import json
@@ -68,8 +68,8 @@ def engines_share_nothing(bench: SchedulerBench) -> None:
 
 @check("scheduler")
 def processes_plan_alike(bench: SchedulerBench) -> None:
-    """Plans do not depend on the process's hash seed: no order comes from a set of texts. A component that no other
-    process can import is not looked at.
+    """Plans do not depend on the process's hash seed: no order comes from a set of texts. A
+    component that no other process can import is not looked at.
     """
     if bench.subject.reference.startswith(f"{bench.subject.component.kind}:") and not bench.subject.is_installed:
         return
@@ -89,11 +89,11 @@ def processes_plan_alike(bench: SchedulerBench) -> None:
                 text=True,
             )
         )
-    told = [child.communicate(timeout=bench.subject.options.time_limit) for child in children]
-    for child, (_, errors) in zip(children, told, strict=True):
+    printed = [child.communicate(timeout=bench.subject.options.time_limit) for child in children]
+    for child, (_, errors) in zip(children, printed, strict=True):
         if child.returncode:
             raise Violation(f"a run in another process failed: {errors[-2000:]}", "it runs there as here")
-    if told[0][0] != told[1][0]:
+    if printed[0][0] != printed[1][0]:
         raise Violation("with PYTHONHASHSEED=0 and 1 the plans of the same traffic differ", RIGHT)
 
 

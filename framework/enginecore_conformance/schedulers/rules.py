@@ -1,4 +1,4 @@
-"""Rules that a watched run enforces in every step; each is a check that looks whether any trace broke it."""
+"""Checks: the rules that a watched run enforces in every step, over all traces."""
 
 from enginecore_conformance.checks import Check
 from enginecore_conformance.schedulers.bench import SchedulerBench

@@ -1,4 +1,4 @@
-"""One run of a scheduler on the oracle, under watch, move by move."""
+"""A run of a scheduler on the oracle, watched, move by move."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,10 +27,11 @@ class SchedulerRun:
     Args:
         component: The scheduler, as in `check_component`.
         settings: Its own settings.
-        engine: Further settings of the engine: which KV cache manager, victim choice and eviction it works with.
+        engine: Further settings of the engine: which KV cache manager, victim choice and eviction
+            it works with.
         allow: As `plugins.allow`.
-        **conditions: Fields of `Conditions`, and of the oracle: `depth`, `feeds_tokens`, `in_order`, `step_time`,
-            `vocab_size`, `two_phase`.
+        **conditions: Fields of `Conditions`, and of the oracle: `depth`, `feeds_tokens`,
+            `in_order`, `step_time`, `vocab_size`, `two_phase`.
 
     Raises:
         BrokenRule: out of each method, and whatever part breaks its contract: names the rule.
@@ -50,7 +51,7 @@ class SchedulerRun:
 
     @classmethod
     def of(cls, parts: Parts, conditions: Mapping[str, Any]) -> "SchedulerRun":
-        """A run of parts that are found already."""
+        """A run of these parts."""
         run = cls.__new__(cls)
         run._start(parts, conditions)
         return run
@@ -81,7 +82,9 @@ class SchedulerRun:
         ignore_eos: bool = True,
         **fields: Any,
     ) -> None:
-        """Send a request; one whose id is taken is to be refused. `fields` are those of `EngineCoreRequest`."""
+        """Send a request; one whose id is taken is to be refused. `fields` are those of
+        `EngineCoreRequest`.
+        """
         params = SamplingParams(
             temperature=0.0 if seed is None else 1.0,
             seed=0 if seed is None else seed,
@@ -143,8 +146,8 @@ class SchedulerRun:
             self.harness.clock.wait(deadline=self.harness.clock.now() + seconds)
 
     def fault(self, kind: str, request_id: str) -> None:
-        """Let the executor go wrong: "drop" or "error" the next token of a request, "reject" it in its next step,
-        or make a token of an "unknown" one.
+        """Let the executor go wrong: "drop" or "error" the next token of a request, "reject" it in
+        its next step, or make a token of an "unknown" one.
         """
         with Judge("scheduler"):
             self.harness.executor.collective_rpc(

@@ -1,4 +1,4 @@
-"""Traces for schedulers: what clients, operators and executors may do, drawn by Hypothesis."""
+"""Traces for schedulers, drawn by Hypothesis: moves of clients, operators and executors."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -19,7 +19,9 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def prompt(bricks: list[int], tail: int) -> list[int]:
-    """Bricks of one block each, of which there are few, and some tokens more: prefixes are shared, and hit in full."""
+    """Bricks of one block each, of which there are few, and some tokens more: prefixes are shared,
+    and hit in full.
+    """
     return [1 + (brick * BLOCK_SIZE + n) % (VOCABULARY - 1) for brick in bricks for n in range(BLOCK_SIZE)] + [
         VOCABULARY - 1
     ] * tail
@@ -95,7 +97,9 @@ WILD = ("add",) * 7 + ("step",) * 4 + ("submit",) * 3 + ("settle",) * 3 + (
 
 @st.composite
 def conditions(draw: Draw, capabilities: frozenset[str]) -> dict[str, Any]:
-    """Conditions that a scheduler of these capabilities must cope with. What is simplest is left out."""
+    """Conditions that a scheduler of these capabilities must cope with. What is simplest is left
+    out.
+    """
     chunked = "chunked_prefill" in capabilities and draw(st.sampled_from((True, True, False)))
     depth = draw(st.sampled_from((1, 2, 4))) if "batch_queue" in capabilities else 1
     caching = "prefix_caching" in capabilities and draw(st.sampled_from((True, True, False)))
@@ -133,7 +137,9 @@ def traces(capabilities: frozenset[str], kinds: tuple[str, ...]) -> st.SearchStr
 
 
 def named(moves: tuple[Move | None, ...], arrival: str) -> tuple[Move, ...]:
-    """The moves that are not left out; requests get their names in order of their arrival, a move of that name."""
+    """The moves that are not left out; requests get their names in order of their arrival, a move
+    of that name.
+    """
     result = []
     num_added = 0
     for move in moves:
@@ -148,7 +154,9 @@ def named(moves: tuple[Move | None, ...], arrival: str) -> tuple[Move, ...]:
 
 
 def grid(capabilities: frozenset[str], num_requests: int = 7) -> list[Trace]:
-    """The same busy traffic in a tight pool, on every kind of executor that goes with these capabilities."""
+    """The same busy traffic in a tight pool, on every kind of executor that goes with these
+    capabilities.
+    """
     depths = (1, 2, 4) if "batch_queue" in capabilities else (1,)
     orders = (True, False) if "out_of_order" in capabilities else (True,)
     chunkings = (True, False) if "chunked_prefill" in capabilities else (False,)
@@ -174,7 +182,9 @@ def grid(capabilities: frozenset[str], num_requests: int = 7) -> list[Trace]:
 
 
 def stages(capabilities: frozenset[str]) -> list[Trace]:
-    """Traffic that chance rarely makes: faults beside neighbours, resets at any moment, prompts beyond the budget."""
+    """Traffic that chance rarely makes: faults beside neighbours, resets at any moment, prompts
+    beyond the budget.
+    """
     depth = 2 if "batch_queue" in capabilities else 1
     chosen: dict[str, Any] = {
         "num_blocks": 40, "max_num_seqs": 4, "max_num_batched_tokens": MAX_MODEL_LEN, "max_model_len": MAX_MODEL_LEN,
@@ -195,7 +205,9 @@ def stages(capabilities: frozenset[str]) -> list[Trace]:
 
 
 def busy_moves(seed: int, num_requests: int, *, cancels: float = 0.1) -> tuple[Move, ...]:
-    """Requests that arrive faster than they end, with all that a policy may look at; some are cancelled."""
+    """Requests that arrive faster than they end, with all that a policy may look at; some are
+    cancelled.
+    """
     random = Random(seed)
     moves = []
     for number in range(num_requests):

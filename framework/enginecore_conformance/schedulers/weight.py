@@ -1,4 +1,4 @@
-"""Checks: a scheduler is light to import, and keeps nothing of requests that have ended."""
+"""Checks: light to import, and nothing kept of requests that have ended."""
 
 from enginecore_conformance.checks import Violation, check
 from enginecore_conformance.schedulers.bench import SchedulerBench
@@ -13,16 +13,16 @@ SLACK = 60
 
 @check("scheduler")
 def importing_it_is_light(bench: SchedulerBench) -> None:
-    """Importing the plugin's module pulls in no model library and takes little time: every process of every engine
-    does so, whatever it runs. What is heavy is imported by the factory.
+    """Importing the plugin's module pulls in no model library and takes little time: every process
+    of every engine does so, whatever it runs. What is heavy is imported by the factory.
     """
     require_light_import(bench.subject)
 
 
 @check("scheduler")
 def nothing_is_kept_of_the_ended(bench: SchedulerBench) -> None:
-    """A scheduler that has served many requests, of the same few tenants and classes, holds no more objects than one
-    that has served few.
+    """A scheduler that has served many requests, of the same few tenants and classes, holds no more
+    objects than one that has served few.
     """
     run = bench.start(num_blocks=12, max_num_seqs=4, max_num_batched_tokens=32, max_model_len=48, step_time=1.0)
     _serve(run, 0, FEW)

@@ -1,10 +1,11 @@
-"""The kit for transports: every sentence of their contract, `enginecore.interfaces.transport`, as a named check.
+"""Kit for transports: each sentence of `enginecore.interfaces.transport` as a named check.
 
-Checks start processes, so a transport that is not installed must be importable there: assign the Component to a name at
-the top level of a module. One of a third party that is given by name must be named by the option `allow`.
+Checks start processes, so a transport that is not installed must be importable there: assign the
+Component to a name at the top level of a module. One of a third party that is given by name must be
+named by the option `allow`.
 
-Which checks apply, the component's capabilities say: "channels" of both ends of a channel, "sync" and "channels" of the
-client that the kernel makes with it.
+Which checks apply, the component's capabilities say: "channels" of both ends of a channel, "sync"
+and "channels" of the client that the kernel makes with it.
 """
 
 from typing import Any

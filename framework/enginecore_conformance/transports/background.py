@@ -1,4 +1,4 @@
-"""What both kinds of bench need: calls on other threads, which are waited for with patience."""
+"""Calls on other threads, waited for with patience, for both kinds of bench."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Where checks put up channels: servers, front ends, children, and what it takes to wait for them."""
+"""Bench for checks of channels: servers, front ends, child processes, and waiting for them."""
 
 import json
 import select
@@ -79,7 +79,9 @@ class ChannelBench(Background):
         return opening.result()
 
     def attend(self, server: ServerChannel, *opening: "Future[Channel]") -> None:
-        """Receive while front ends open, who may need an answer to it; what comes is kept for `take`."""
+        """Receive while front ends open, who may need an answer to it; what comes is kept for
+        `take`.
+        """
         while not all(one.done() for one in opening):
             if (item := server.receive()) is not None:
                 self._early[id(server)].append(item)
@@ -93,7 +95,7 @@ class ChannelBench(Background):
         return channel
 
     def join(self, server: ServerChannel) -> Pair:
-        """A front end's end that has said hello. Nobody else must have anything to say meanwhile."""
+        """A front end's end that has said hello. No other peer may send meanwhile."""
         return self.greet(server, self.open(server))
 
     def greet(self, server: ServerChannel, channel: Channel) -> Pair:
@@ -140,7 +142,9 @@ class ChannelBench(Background):
     # -- waiting -----------------------------------------------------------------------------------
 
     def take(self, end: Any, patience: float = 0.0) -> Any:
-        """The next that an end receives, waiting for it as the contract says; longer than usual, if need be."""
+        """The next that an end receives, waiting for it as the contract says; longer than usual, if
+        need be.
+        """
         if early := self._early.get(id(end)):
             return early.popleft()
         deadline = time.monotonic() + max(self.patience, patience)

@@ -1,4 +1,4 @@
-"""Checks: what is sent arrives, as it was, in order, once, and at the right place."""
+"""Checks: messages arrive whole, in order, once, and at the right peer."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ def as_any_frame(frames: Sequence[bytes]) -> list[Frame]:
 
 @check("transport", "channels")
 def messages_arrive_whole(bench: ChannelBench) -> None:
-    """A message arrives as the frames that were sent, whatever their number and size, be they bytes, bytearray or
-    memoryview, which stay as they were; both ways.
+    """A message arrives as the frames that were sent, whatever their number and size, be they
+    bytes, bytearray or memoryview, which stay as they were; both ways.
     """
     server, channel, peer = bench.pair()
     right = [message(number, *shape) for number, shape in enumerate(SHAPES)]
@@ -42,7 +42,9 @@ def messages_arrive_whole(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def messages_arrive_in_order_and_once(bench: ChannelBench) -> None:
-    """Messages of one peer arrive in order, none is lost, none comes twice: 10,000 each way at the same time."""
+    """Messages of one peer arrive in order, none is lost, none comes twice: 10,000 each way at the
+    same time.
+    """
     server, channel, peer = bench.pair()
     others = bench.start_call(_send_all, server, peer), bench.start_call(_talk, bench, channel)
     wanted = Numbered("up")
@@ -73,8 +75,8 @@ def _talk(bench: ChannelBench, channel: Channel) -> None:
 
 @check("transport", "channels")
 def peers_are_kept_apart(bench: ChannelBench) -> None:
-    """Each front end is one peer, under one name of bytes; it gets what was sent to that name and nothing else. 20 at
-    once.
+    """Each front end is one peer, under one name of bytes; it gets what was sent to that name and
+    nothing else. 20 at once.
     """
     server = bench.listen()
     channels = [bench.open(server) for _ in range(20)]
@@ -103,7 +105,9 @@ def peers_are_kept_apart(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def names_are_not_used_again(bench: ChannelBench) -> None:
-    """What is sent to a peer that is gone never reaches another one: its name is not given out again."""
+    """What is sent to a peer that is gone never reaches another one: its name is not given out
+    again.
+    """
     server, channel, peer = bench.pair()
     channel.close()
     if (gone := bench.take(server)) != (peer, None):
@@ -117,7 +121,9 @@ def names_are_not_used_again(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def large_messages_reach_a_slow_reader_intact(bench: ChannelBench) -> None:
-    """Frames that wait for a slow reader stay as they were sent, although their sender has let go of them."""
+    """Frames that wait for a slow reader stay as they were sent, although their sender has let go
+    of them.
+    """
     server, channel, peer = bench.pair()
     sizes = [70_000 + 997 * number for number in range(60)]
     for number, size in enumerate(sizes):
@@ -145,7 +151,9 @@ def received_frames_do_not_change(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def content_is_only_carried(bench: ChannelBench) -> None:
-    """Frames are bytes to the transport: what looks like a pickle, or like a message of its own, is carried on."""
+    """Frames are bytes to the transport: what looks like a pickle, or like a message of its own, is
+    carried on.
+    """
     server, channel, peer = bench.pair()
     pickle = b"cbuiltins\nexec\n(S'raise SystemExit'\ntR."
     for frames in ([pickle], [b""], [b"", b""], [b"\xff" * 64], [b"\0" * 64, pickle]):

@@ -1,4 +1,4 @@
-"""What the processes do that checks start, to be killed in the middle of it."""
+"""Jobs of child processes that checks start and kill."""
 
 import json
 import os
@@ -16,7 +16,9 @@ from enginecore_conformance.transports.payloads import message
 
 
 def front_end(payload: Mapping[str, Any], parent: Parent) -> int:
-    """Open `address`, say hello, and once answered send `count` messages with a frame of `size` bytes; report, stay."""
+    """Open `address`, say hello, and once answered send `count` messages with a frame of `size`
+    bytes; report, stay.
+    """
     channel = _transport(payload, parent).open(payload["address"], 30.0)
     channel.send([b"hello"])
     while channel.receive() is None:
@@ -28,7 +30,9 @@ def front_end(payload: Mapping[str, Any], parent: Parent) -> int:
 
 
 def engine_core(payload: Mapping[str, Any], parent: Parent) -> int:
-    """Listen in `directory`, report the address; send such messages to the first who says a word; report, stay."""
+    """Listen in `directory`, report the address; send such messages to the first who says a word;
+    report, stay.
+    """
     server = _transport(payload, parent).listen(Path(payload["directory"]))
     parent.report(json.dumps(dict(server.address)).encode())
     while (received := server.receive()) is None:

@@ -1,4 +1,4 @@
-"""Where checks put up engines on the oracle behind a transport, and what was asked and told through it."""
+"""Bench for checks of clients: engines on the oracle behind a transport, and transcripts."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -27,7 +27,7 @@ MAX_EMPTY = 10_000
 
 
 class Talk:
-    """A front end's client, and all that was asked and told through it.
+    """A front end's client, with a transcript of its requests and outputs.
 
     Attributes:
         client: It.

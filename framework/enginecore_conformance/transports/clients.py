@@ -1,4 +1,4 @@
-"""Checks: what goes through the client that the kernel makes with a transport is as without one."""
+"""Checks: requests and outputs through a client and a transport are as without one."""
 
 import msgspec
 
@@ -21,7 +21,9 @@ FULL_REQUEST = EngineCoreRequest(
     tenant="Zoë", deadline=99.25, cache_salt="salt", adapter="adapter", hints={"length": 3.5, "": -1e300},
     skip_prefix_cache=True,
 )  # fmt: skip
-"""No field has its default, but for those that are refused when they are set, and `detokenize`, which `stop` needs."""
+"""No field has its default, but for those that are refused when they are set, and `detokenize`,
+which `stop` needs.
+"""
 WRONG_CALLS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("get_stat", ()), ("get_stats", (1,)), ("collective_rpc", ()), ("", ()), ("reset_prefix_cache", ("?",)),
 )  # fmt: skip
@@ -29,8 +31,8 @@ WRONG_CALLS: tuple[tuple[str, tuple[object, ...]], ...] = (
 
 @check("transport")
 def tokens_are_those_of_the_model(bench: ClientBench) -> None:
-    """Whatever is asked, each request gets exactly the tokens and the one terminal output that it gets without a
-    transport; afterwards nothing is left of any, and the client says so.
+    """Whatever is asked, each request gets exactly the tokens and the one terminal output that it
+    gets without a transport; afterwards nothing is left of any, and the client says so.
     """
     talk = bench.start(num_kv_blocks=24, max_model_len=128)
     talk.add(*requests(24))
@@ -42,7 +44,9 @@ def tokens_are_those_of_the_model(bench: ClientBench) -> None:
 
 @check("transport")
 def every_field_survives(bench: ClientBench) -> None:
-    """Scheduler and worker see every field of a request and of its parameters as the front end set it."""
+    """Scheduler and worker see every field of a request and of its parameters as the front end set
+    it.
+    """
     talk = bench.start()
     model = OracleModel.of_engine(talk.client.info)
     talk.client.add_request(msgspec.structs.replace(FULL_REQUEST, request_id=f"{TELL}full"))
@@ -62,8 +66,8 @@ def every_field_survives(bench: ClientBench) -> None:
 
 @check("transport")
 def every_field_of_an_output_survives(bench: ClientBench) -> None:
-    """The front end gets every field of an output as the engine core made it: tokens, reasons, the stop token, cached
-    tokens, logprobs, the error of a request that failed alone.
+    """The front end gets every field of an output as the engine core made it: tokens, reasons, the
+    stop token, cached tokens, logprobs, the error of a request that failed alone.
     """
     talk = bench.start(oracle={"faults": [{"kind": "error", "request_id": "broken"}]})
     model = OracleModel.of_engine(talk.client.info)
@@ -91,8 +95,8 @@ def every_field_of_an_output_survives(bench: ClientBench) -> None:
 
 @check("transport")
 def aborted_requests_are_forgotten(bench: ClientBench) -> None:
-    """Requests that are aborted, running or waiting, leave nothing in the engine core; to abort one that is unknown or
-    has ended does nothing; others go on.
+    """Requests that are aborted, running or waiting, leave nothing in the engine core; to abort one
+    that is unknown or has ended does nothing; others go on.
     """
     talk = bench.start(max_num_seqs=4, max_model_len=2048, oracle={"step_time": 0.005})
     talk.add(*(request(f"long{number}", max_tokens=2000) for number in range(6)), *requests(6))
@@ -110,8 +114,8 @@ def aborted_requests_are_forgotten(bench: ClientBench) -> None:
 
 @check("transport")
 def refused_requests_are_answered(bench: ClientBench) -> None:
-    """A request that cannot be run raises InvalidRequestError at its sender, or ends by reason ERROR with the reason,
-    and costs nobody else anything.
+    """A request that cannot be run raises InvalidRequestError at its sender, or ends by reason
+    ERROR with the reason, and no other request is affected.
     """
     talk = bench.start()
     wrong = {
@@ -143,8 +147,9 @@ def refused_requests_are_answered(bench: ClientBench) -> None:
 
 @check("transport")
 def utilities_return_values_and_errors(bench: ClientBench) -> None:
-    """A control call returns its value as the type that it has, or raises: InvalidRequestError for a call that is
-    wrong, UtilityError for one that failed, with the remote text. None of it disturbs requests that run.
+    """A control call returns its value as the type that it has, or raises: InvalidRequestError for
+    a call that is wrong, UtilityError for one that failed, with the remote text. None of it
+    disturbs requests that run.
     """
     talk = bench.start()
     call = talk.client.call_utility
@@ -162,7 +167,7 @@ def utilities_return_values_and_errors(bench: ClientBench) -> None:
         expect_error(InvalidRequestError, call, name, *args, what=f"utility {name}{args}")
     failed = expect_error(UtilityError, call, "collective_rpc", "no_such_method", what="a method that no worker has")
     if "no_such_method" not in str(failed):
-        raise Violation(f"the failure is told as {str(failed)!r}", "the text of the remote error")
+        raise Violation(f"the failure arrives as {str(failed)!r}", "the text of the remote error")
     talk.run()
     talk.expect_rest()
     if call("reset_prefix_cache") is not True:
@@ -171,8 +176,9 @@ def utilities_return_values_and_errors(bench: ClientBench) -> None:
 
 @check("transport")
 def shutdown_ends_everything(bench: ClientBench) -> None:
-    """`shutdown` returns soon, with or without requests, and may be called again. Requests that ran end by ABORT;
-    `get_output` gives what came of them, then raises EngineDeadError, as every later call does.
+    """`shutdown` returns soon, with or without requests, and may be called again. Requests that ran
+    end by ABORT; `get_output` gives what came of them, then raises EngineDeadError, as every later
+    call does.
     """
     talk = bench.start(shutdown_timeout=0.0, oracle={"step_time": 0.02})
     talk.add(request("one", max_tokens=450), request("two", max_tokens=450))
@@ -201,7 +207,9 @@ def _expect_dead(talk: Talk) -> None:
 
 @check("transport")
 def shutdown_lets_requests_end(bench: ClientBench) -> None:
-    """With a `shutdown_timeout`, requests that were sent before `shutdown` is called go on to their end."""
+    """With a `shutdown_timeout`, requests that were sent before `shutdown` is called go on to their
+    end.
+    """
     talk = bench.start(shutdown_timeout=60.0, oracle={"step_time": 0.002})
     talk.add(*(request(f"r{number}", max_tokens=60) for number in range(4)))
     bench.call("shutdown() of requests that take a tenth of a second", talk.client.shutdown)
@@ -229,14 +237,16 @@ def shutdown_leaves_nothing(bench: ClientBench) -> None:
 
 @check("transport")
 def a_step_that_fails_ends_the_engine(bench: ClientBench) -> None:
-    """When a step fails whoever waits gets EngineDeadError that carries the cause, and so does every later call."""
+    """When a step fails, a call that waits, and every later one, raises EngineDeadError with the
+    cause.
+    """
     talk = bench.start(oracle={"faults": [{"kind": "fail", "step": 3}]})
     talk.add(request("one"), request("two"))
     try:
         while not talk.take().idle:
             pass
     except EngineDeadError as error:
-        if "the oracle was told to fail" not in reasons(error):
+        if "the oracle was set to fail" not in reasons(error):
             raise Violation(f"it raised {reasons(error)}", "the cause is among the causes") from error
     else:
         raise Violation("a step failed, and all is said to be done", "EngineDeadError")

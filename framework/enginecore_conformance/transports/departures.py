@@ -1,4 +1,4 @@
-"""Checks: an end that goes is seen at the other one, once, after everything that it said."""
+"""Checks: an end that goes is seen at the other one, once, after all of its messages."""
 
 import time
 from collections.abc import Mapping
@@ -13,7 +13,9 @@ MEGABYTE = 1 << 20
 
 @check("transport", "channels")
 def a_front_end_that_closes_is_gone_once(bench: ChannelBench) -> None:
-    """(peer, None) comes when a front end has closed its end: once, after its messages, and others stay."""
+    """(peer, None) comes when a front end has closed its end: once, after its messages, and others
+    stay.
+    """
     server = bench.listen()
     stays, stays_peer = bench.join(server)
     for number in range(5):
@@ -33,8 +35,8 @@ def a_front_end_that_closes_is_gone_once(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def a_front_end_that_is_killed_is_gone_once(bench: ChannelBench) -> None:
-    """(peer, None) comes when a front end's process is killed by SIGKILL while it sends: once, after whole messages of
-    it, and others stay.
+    """(peer, None) comes when a front end's process is killed by SIGKILL while it sends: once,
+    after whole messages of it, and others stay.
     """
     server = bench.listen()
     stays, stays_peer = bench.join(server)
@@ -52,15 +54,15 @@ def a_front_end_that_is_killed_is_gone_once(bench: ChannelBench) -> None:
     if received[0] != peer:
         raise Violation(f"peer {received[0]!r} is reported gone", f"it is {peer!r} that was killed")
     bench.expect_silence(server)
-    server.send(peer, [b"to nobody"])
+    server.send(peer, [b"too late"])
     stays.send([b"stays"])
     expect(bench.take_from(server, stays_peer), [b"stays"], "from a front end that stays")
 
 
 @check("transport", "channels")
 def the_end_of_the_engine_core_is_seen(bench: ChannelBench) -> None:
-    """When the engine core's end has closed, every front end receives what was sent, then ConnectionError, again and
-    again; and `fileno` wakes whoever waits for it.
+    """When the engine core's end has closed, every front end receives what was sent, then
+    ConnectionError, again and again; and `fileno` becomes readable.
     """
     server = bench.listen()
     pairs = [bench.join(server) for _ in range(3)]
@@ -96,8 +98,8 @@ def the_end_is_seen_by_those_who_wait_for_it(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def an_engine_core_that_is_killed_is_seen(bench: ChannelBench) -> None:
-    """When the engine core's process is killed by SIGKILL, a front end receives whole messages, then ConnectionError;
-    and to open its address raises ConnectionError in time.
+    """When the engine core's process is killed by SIGKILL, a front end receives whole messages,
+    then ConnectionError; and to open its address raises ConnectionError in time.
     """
     child = bench.child("engine_core", directory=str(bench.directory()), count=40, size=MEGABYTE)
     address = bench.report_of(child)
@@ -113,11 +115,11 @@ def an_engine_core_that_is_killed_is_seen(bench: ChannelBench) -> None:
             number += 1
     except ConnectionError:
         pass
-    channel.send([b"to nobody"])
-    expect_nobody(bench, address, "the address of a process that was killed")
+    channel.send([b"too late"])
+    expect_no_answer(bench, address, "the address of a process that was killed")
 
 
-def expect_nobody(bench: ChannelBench, address: Mapping[str, Any], what: str) -> None:
+def expect_no_answer(bench: ChannelBench, address: Mapping[str, Any], what: str) -> None:
     """To open this address must fail in time."""
     timeout = min(0.3, bench.patience)
     began = time.monotonic()
@@ -128,4 +130,4 @@ def expect_nobody(bench: ChannelBench, address: Mapping[str, Any], what: str) ->
     except ConnectionError:
         return
     seconds = time.monotonic() - began
-    raise Violation(f"open() of {what} succeeded after {seconds:.1f} s", "ConnectionError: nobody answers there")
+    raise Violation(f"open() of {what} succeeded after {seconds:.1f} s", "ConnectionError: nothing answers there")

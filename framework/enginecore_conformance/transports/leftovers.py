@@ -1,4 +1,4 @@
-"""What a process holds, before and after."""
+"""Inventory of what a process holds: file descriptors, threads, child processes."""
 
 import os
 import threading

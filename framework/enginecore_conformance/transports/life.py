@@ -8,7 +8,7 @@ from typing import Any
 from enginecore.interfaces import Channel, ServerChannel
 from enginecore_conformance.checks import Violation, check
 from enginecore_conformance.transports.bench import ChannelBench
-from enginecore_conformance.transports.departures import expect_nobody
+from enginecore_conformance.transports.departures import expect_no_answer
 from enginecore_conformance.transports.leftovers import Inventory, expect_nothing_more
 from enginecore_conformance.transports.payloads import expect, message, numbered
 
@@ -17,7 +17,7 @@ MEGABYTE = 1 << 20
 
 @check("transport", "channels")
 def both_ends_have_all_members(bench: ChannelBench) -> None:
-    """`listen` returns a ServerChannel and `open` a Channel: subclasses, which cannot lack members."""
+    """`listen` returns a ServerChannel and `open` a Channel, by subclass."""
     server = bench.listen()
     for interface, end in ((ServerChannel, server), (Channel, bench.open(server))):
         if not isinstance(end, interface):
@@ -26,8 +26,8 @@ def both_ends_have_all_members(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def the_address_is_plain_data(bench: ChannelBench) -> None:
-    """`address` is a mapping that survives JSON, stays the same, and is all that `open` needs, also in the hands of
-    another transport object.
+    """`address` is a mapping that survives JSON, stays the same, and is all that `open` needs, also
+    in the hands of another transport object.
     """
     server = bench.listen()
     address: Mapping[str, Any] = server.address
@@ -44,7 +44,9 @@ def the_address_is_plain_data(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def many_can_come_at_once(bench: ChannelBench) -> None:
-    """As soon as `listen` has returned front ends can open, several at the same time and by one transport, and send."""
+    """As soon as `listen` has returned front ends can open, several at the same time and by one
+    transport, and send.
+    """
     server = bench.listen()
     opening = [bench.start_call(bench.open_at, server.address) for _ in range(9)]
     bench.attend(server, *opening)
@@ -61,18 +63,18 @@ def many_can_come_at_once(bench: ChannelBench) -> None:
 
 
 @check("transport", "channels")
-def nobody_answers_at_a_closed_end(bench: ChannelBench) -> None:
-    """`open` raises ConnectionError within its timeout where nobody listens any more."""
+def a_closed_end_does_not_answer(bench: ChannelBench) -> None:
+    """`open` raises ConnectionError within its timeout where no engine core listens any more."""
     server = bench.listen()
     address = dict(server.address)
     server.close(0.0)
-    expect_nobody(bench, address, "an engine core's end that is closed")
+    expect_no_answer(bench, address, "an engine core's end that is closed")
 
 
 @check("transport", "channels")
 def close_is_bounded(bench: ChannelBench) -> None:
-    """`close` returns soon after its linger even if what was sent cannot leave: the front end does not read, or is
-    gone. That of a front end returns soon whatever is unsent.
+    """`close` returns soon after its linger even if what was sent cannot leave: the front end does
+    not read, or is gone. That of a front end returns soon whatever is unsent.
     """
     server, _, peer = bench.pair()
     gone, gone_peer = bench.join(server)
@@ -117,8 +119,8 @@ def closing_twice_does_nothing(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def nothing_is_left_after_close(bench: ChannelBench) -> None:
-    """After both ends are closed there is no thread, no file descriptor and no file of theirs, also if messages were
-    under way.
+    """After both ends are closed there is no thread, no file descriptor and no file of theirs, also
+    if messages were under way.
     """
     _use_and_close(bench)  # what is made once per process, say by an import, is no leak
     before = Inventory()
@@ -148,7 +150,9 @@ def _use_and_close(bench: ChannelBench) -> Path:
 
 @check("transport", "channels")
 def those_who_left_leave_nothing(bench: ChannelBench) -> None:
-    """A long-running engine core's end keeps no thread and no file descriptor of front ends that are gone."""
+    """A long-running engine core's end keeps no thread and no file descriptor of front ends that
+    are gone.
+    """
     server, _, _ = bench.pair()
     _come_and_go(bench, server)
     before = Inventory()
@@ -167,8 +171,8 @@ def _come_and_go(bench: ChannelBench, server: ServerChannel) -> None:
 
 @check("transport", "channels")
 def ends_may_change_threads(bench: ChannelBench) -> None:
-    """The engine core's end is made on one thread, receives on a second while it sends on a third, and is closed by the
-    first. A front end's may be used by any thread, one at a time.
+    """The engine core's end is made on one thread, receives on a second while it sends on a third,
+    and is closed by the first. A front end's may be used by any thread, one at a time.
     """
     server = bench.call("listen() on another thread", bench.listen)
     channel, peer = bench.join(server)  # this thread receives
@@ -186,8 +190,8 @@ def ends_may_change_threads(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def two_servers_stand_side_by_side(bench: ChannelBench) -> None:
-    """Two engine cores in one process, made by one transport or by two, share nothing; the end of one is none of the
-    other's affair.
+    """Two engine cores in one process, made by one transport or by two, share nothing; the end of
+    one is none of the other's affair.
     """
     servers = [bench.listen(), bench.listen(), bench.listen(transport=bench.make_transport())]
     lines = [(server, bench.join(server)) for server in servers]

@@ -1,4 +1,4 @@
-"""Messages whose every byte is known, and what one is like that is not as it was sent."""
+"""Messages whose every byte is known, and descriptions of what differs in one."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b

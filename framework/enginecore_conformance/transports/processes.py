@@ -18,8 +18,8 @@ from enginecore_conformance.transports.client_bench import ClientBench, Talk, ex
 
 @check("transport", "channels")
 def front_ends_share_an_engine_core(bench: ClientBench) -> None:
-    """Each of several front ends gets the outputs of its own requests, at the same time; the requests of one that
-    leaves are ended, and those of others are not.
+    """Each of several front ends gets the outputs of its own requests, at the same time; the
+    requests of one that leaves are ended, and those of others are not.
     """
     loaded = bench.load()
     first = bench.talk(make_client(loaded))
@@ -40,7 +40,9 @@ def front_ends_share_an_engine_core(bench: ClientBench) -> None:
 
 @check("transport", "channels")
 def an_event_loop_gets_the_same(bench: ClientBench) -> None:
-    """An asyncio front end gets the same tokens, while a synchronous one is served; in a second event loop too."""
+    """An asyncio front end gets the same tokens, while a synchronous one is served; in a second
+    event loop too.
+    """
     loaded = bench.load()
     talk = bench.talk(make_client(loaded))
     client = attach_async_client(loaded, talk.client.address)  # type: ignore[attr-defined]
@@ -65,7 +67,7 @@ async def _run(client: AsyncEngineCoreClient, asked: Sequence[EngineCoreRequest]
     for one in asked:
         client.add_request(one)
         transcript.begin(one)
-    reading = asyncio.create_task(read())  # a control call needs somebody who reads
+    reading = asyncio.create_task(read())  # a control call needs a task that reads
     await client.call_utility("get_stats")
     reading.cancel()
     with suppress(asyncio.CancelledError):
@@ -77,8 +79,8 @@ async def _run(client: AsyncEngineCoreClient, asked: Sequence[EngineCoreRequest]
 
 @check("transport", "channels")
 def an_engine_core_that_is_killed_is_mourned(bench: ClientBench) -> None:
-    """When the engine core's process is killed by SIGKILL, whoever waits gets EngineDeadError soon, later calls at
-    once, every front end alike.
+    """When the engine core's process is killed by SIGKILL, a call that waits gets EngineDeadError
+    soon, later calls at once, every front end alike.
     """
     loaded = bench.load(oracle={"step_time": 0.02})
     first = bench.talk(make_client(loaded))

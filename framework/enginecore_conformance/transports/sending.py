@@ -1,4 +1,4 @@
-"""Checks: `send` waits for nobody, disturbs nobody, and says what it will not carry."""
+"""Checks: `send` does not wait, disturbs no peer, and refuses what is too large."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,13 +13,15 @@ from enginecore_conformance.transports.payloads import expect, message, numbered
 MEGABYTE = 1 << 20
 BACKLOG = 50
 TOO_LARGE = 1 << 30
-"""Bytes that no transport need carry in one message. The limit is a setting; a check sends more than this."""
+"""Bytes that no transport need carry in one message. The limit is a setting; a check sends more
+than this.
+"""
 
 
 @check("transport", "channels")
 def send_waits_for_no_reader(bench: ChannelBench) -> None:
-    """`send` returns without waiting for the other end to read: 50 MB to a front end that does not read, while another
-    one is served; all of it is there once it reads.
+    """`send` returns without waiting for the other end to read: 50 MB to a front end that does not
+    read, while another one is served; all of it is there once it reads.
     """
     server, slow, slow_peer = bench.pair()
     quick, quick_peer = bench.join(server)
@@ -35,7 +37,9 @@ def send_waits_for_no_reader(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def a_front_end_waits_for_no_reader(bench: ChannelBench) -> None:
-    """`Channel.send` returns without waiting for the engine core to read: 50 MB; all of it is there once it reads."""
+    """`Channel.send` returns without waiting for the engine core to read: 50 MB; all of it is there
+    once it reads.
+    """
     server, channel, peer = bench.pair()
     for number in range(BACKLOG):
         channel.send(message(number, MEGABYTE))
@@ -56,8 +60,8 @@ def what_was_sent_leaves_by_itself(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def sending_to_a_peer_that_is_gone_does_nothing(bench: ChannelBench) -> None:
-    """A message to a peer that is gone, known to be gone or never there is nothing to anybody: no exception, no word
-    of it to others, who go on.
+    """A message to a peer that is gone, known to be gone or never there does nothing: no exception,
+    no word of it to others, who go on.
     """
     server, channel, peer = bench.pair()
     other, other_peer = bench.join(server)
@@ -69,7 +73,7 @@ def sending_to_a_peer_that_is_gone_does_nothing(bench: ChannelBench) -> None:
         server.send(other_peer, numbered("other", number))
     if (gone := bench.take(server)) != (peer, None):
         raise Violation(f"{gone!r:.200} came", f"{(peer, None)}: it has closed its end")
-    for stranger in (peer, b"nobody", b"", b"\0\0\0\0\0"):
+    for stranger in (peer, b"unknown", b"", b"\0\0\0\0\0"):
         server.send(stranger, numbered("gone", 0))
         server.send(stranger, backlog)
     for number in range(20):
@@ -93,8 +97,9 @@ def sending_after_the_end_of_the_engine_core_does_nothing(bench: ChannelBench) -
 
 @check("transport", "channels")
 def what_is_too_large_is_refused(bench: ChannelBench) -> None:
-    """A message above the limit raises InvalidRequestError at its sender and says the limit. Nothing of it arrives, and
-    messages before and after it do. Checked with a message of 1 GB: if the limit is higher, lower it for the check.
+    """A message above the limit raises InvalidRequestError at its sender and says the limit.
+    Nothing of it arrives, and messages before and after it do. Checked with a message of 1 GB: if
+    the limit is higher, lower it for the check.
     """
     server, channel, peer = bench.pair()
     piece = memoryview(bytes(MEGABYTE))

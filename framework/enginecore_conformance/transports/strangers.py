@@ -1,4 +1,4 @@
-"""Checks: whoever else finds the way in disturbs nobody."""
+"""Checks: strangers on the sockets of an engine core disturb no front end."""
 
 import random
 import socket
@@ -23,9 +23,9 @@ GARBAGE = (
 
 
 @check("transport", "channels")
-def strangers_disturb_nobody(bench: ChannelBench) -> None:
-    """Bytes that are no messages, on every socket that the engine core's end has opened, and connections that say
-    nothing, end or stay: front ends go on, and more can come.
+def strangers_disturb_no_front_end(bench: ChannelBench) -> None:
+    """Bytes that are no messages, on every socket that the engine core's end has opened, and
+    connections that say nothing, end or stay: front ends go on, and more can come.
     """
     ports = _ports()
     directory = bench.directory()

@@ -1,4 +1,4 @@
-"""A scheduler that tells what it was given."""
+"""A scheduler whose errors report the requests that it was given."""
 
 from typing import Any
 

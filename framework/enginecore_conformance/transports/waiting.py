@@ -1,4 +1,4 @@
-"""Checks: `receive` never waits, and `fileno` tells when it is worth calling."""
+"""Checks: `receive` never waits, and `fileno` is readable when there is something to receive."""
 
 import asyncio
 import select
@@ -18,7 +18,9 @@ READABLE = "fileno() is readable at the latest when receive() has something agai
 
 @check("transport", "channels")
 def receive_never_waits(bench: ChannelBench) -> None:
-    """`receive` returns None at once if there is nothing: before anybody has come, and before anything was sent."""
+    """`receive` returns None at once if there is nothing: before a front end has come, and before
+    anything was sent.
+    """
     server = bench.listen()
     for _ in range(3):
         _expect_nothing(server, "ServerChannel.receive() without a peer")
@@ -35,7 +37,9 @@ def _expect_nothing(end: Any, what: str) -> None:
 
 @check("transport", "channels")
 def fileno_wakes_every_kind_of_waiter(bench: ChannelBench) -> None:
-    """A message makes `fileno` readable, of both ends, to `select`, `poll`, `epoll` and an asyncio loop alike."""
+    """A message makes `fileno` readable, of both ends, to `select`, `poll`, `epoll` and an asyncio
+    loop alike.
+    """
     server, channel, peer = bench.pair()
     waiters: tuple[tuple[str, Callable[[int, float], bool]], ...] = (
         ("select", lambda fd, limit: bool(select.select([fd], [], [], limit)[0])),
@@ -79,8 +83,8 @@ def _wait_by_asyncio(fileno: int, limit: float) -> bool:
 
 @check("transport", "channels")
 def no_wakeup_is_lost(bench: ChannelBench) -> None:
-    """A message that arrives between `receive() -> None` and the waiting on `fileno` wakes the waiter: 1,000 rounds of
-    one to three messages between two threads.
+    """A message that arrives between `receive() -> None` and the waiting on `fileno` wakes the
+    waiter: 1,000 rounds of one to three messages between two threads.
     """
     server, channel, peer = bench.pair()
     asking = bench.start_call(_ask, bench, channel)
@@ -131,7 +135,7 @@ def fileno_stays_readable_until_nothing_is_left(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def fileno_stays_the_same(bench: ChannelBench) -> None:
-    """`fileno` gives the same number as long as an end is open: event loops are told it once."""
+    """`fileno` gives the same number as long as an end is open: event loops register it once."""
     server = bench.listen()
     before = server.fileno()
     channel, peer = bench.join(server)
@@ -146,7 +150,7 @@ def fileno_stays_the_same(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def an_idle_end_is_quiet(bench: ChannelBench) -> None:
-    """Nobody who waits is woken again and again for nothing: an idle engine costs no CPU time."""
+    """A waiter is not woken again and again for nothing: an idle engine costs no CPU time."""
     server, channel, _ = bench.pair()
     for what, end in (("ServerChannel", server), ("Channel", channel)):
         _expect_quiet(what, end)

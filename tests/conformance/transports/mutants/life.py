@@ -66,7 +66,7 @@ class MixesUpOpenings(Transport):
 
 
 class OpenIgnoresTimeout(Transport):
-    caught_by = "nobody_answers_at_a_closed_end"
+    caught_by = "a_closed_end_does_not_answer"
 
     def open(self, address, timeout):
         deadline = time.monotonic() + 3
@@ -80,7 +80,7 @@ class OpenIgnoresTimeout(Transport):
 
 
 class OpensToNobody(Transport):
-    caught_by = "nobody_answers_at_a_closed_end"
+    caught_by = "a_closed_end_does_not_answer"
 
     def open(self, address, timeout):
         try:
@@ -223,7 +223,7 @@ class SharesState(Transport):
 
 
 class DiesOfGarbage(Transport):
-    caught_by = "strangers_disturb_nobody"
+    caught_by = "strangers_disturb_no_front_end"
 
     class server(Server):
         def __init__(self, inner):
@@ -241,7 +241,7 @@ class DiesOfGarbage(Transport):
 class WaitsForStrangers(Transport):
     """One who says nothing, and everybody waits for him."""
 
-    caught_by = "strangers_disturb_nobody"
+    caught_by = "strangers_disturb_no_front_end"
 
     class server(Server):
         def __init__(self, inner):
