@@ -1,0 +1,200 @@
+"""The functions that one greedy request of four tokens runs through, as a page to read along.
+
+    python benchmarks/reading_path.py            # modules, functions and lines, as a table
+    python benchmarks/reading_path.py --write    # writes the page, docs/reading_path.md
+    python benchmarks/reading_path.py --check    # exit code 1 if the page differs from the code
+
+The script traces `LLM.generate` from call to return, on transport `inproc` and executor `single`, with the packaged
+SmolLM2. Only functions of this repository count. Comprehensions and lambdas belong to their function.
+"""
+
+import argparse
+import ast
+import inspect
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from enginecore import LLM, SamplingParams
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reading_path.md"
+NUM_TOKENS = 4
+INTRODUCTION = f"""# One request, function by function
+
+`LLM.generate` computes one greedy request of {NUM_TOKENS} tokens on transport `inproc` and executor `single`.
+This page lists every function of ours that runs, in the order of first calls. Indentation shows which function called it.
+Read it beside the code: [architecture.md](architecture.md) says why the parts are cut as they are.
+
+`python benchmarks/reading_path.py --write` makes this page; a test fails when the code has moved on.
+"""
+
+
+class Step(NamedTuple):
+    """A function at its first call.
+
+    Attributes:
+        file: Path below the repository's root.
+        name: Qualified name, such as "EngineCore.step".
+        depth: Functions of ours that were active when it was called.
+    """
+
+    file: str
+    name: str
+    depth: int
+
+    @property
+    def module(self) -> str:
+        """Path below the source root, such as "enginecore/core/engine_core.py"."""
+        parts = Path(self.file).parts
+        return "/".join(parts[1:] if parts[0] == "framework" else parts[2:])
+
+
+@cache
+def _own_file(filename: str) -> str | None:
+    """The path below the repository's root, of a file that belongs to the engine or a bundled plugin."""
+    path = Path(filename)
+    if not path.is_relative_to(ROOT):
+        return None
+    relative = path.relative_to(ROOT)
+    return str(relative) if relative.parts[0] in ("framework", "plugins") else None
+
+
+@contextmanager
+def tracing() -> Iterator[list[Step]]:
+    """Collect the functions of ours that are called meanwhile, each at its first call, on all threads."""
+    steps: list[Step] = []
+    seen: set[tuple[str, str]] = set()
+
+    def depth_of(frame: FrameType | None) -> int:
+        depth = 0
+        while frame is not None:
+            depth += _is_named(frame)
+            frame = frame.f_back
+        return depth
+
+    def on_event(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and _is_named(frame):
+            file, name = _own_file(frame.f_code.co_filename), frame.f_code.co_qualname
+            if file is not None and (file, name) not in seen:
+                seen.add((file, name))
+                steps.append(Step(file, name, depth_of(frame.f_back)))
+
+    threading.setprofile(on_event)
+    sys.setprofile(on_event)
+    try:
+        yield steps
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def _is_named(frame: FrameType) -> bool:
+    return _own_file(frame.f_code.co_filename) is not None and not frame.f_code.co_name.startswith("<")
+
+
+def trace_request() -> list[Step]:
+    """Run the request twice and trace the second: the first one imports, warms up and fills caches."""
+    params = SamplingParams(max_tokens=NUM_TOKENS, temperature=0, ignore_eos=True)
+    with LLM(
+        model="smollm2-135m", max_model_len=128, num_kv_blocks=16, dtype="float32", executor={"single": {"num_threads": 1}}
+    ) as llm:
+        llm.generate("Rain falls because", params, use_tqdm=False)
+        with tracing() as steps:
+            llm.generate("The capital of France is", params, use_tqdm=False)
+    return steps
+
+
+# -- the page ----------------------------------------------------------------------------------------
+
+
+@cache
+def _docstrings(file: str) -> dict[str, str]:
+    """First lines of the docstrings in a file, by qualified name; "" is the module's own."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    found = {"": _first_line(tree)}
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                found[prefix + child.name] = _first_line(child)
+                inner = "." if isinstance(child, ast.ClassDef) else ".<locals>."
+                visit(child, prefix + child.name + inner)
+            else:
+                visit(child, prefix)
+
+    visit(tree, "")
+    return found
+
+
+def _first_line(node: Any) -> str:
+    return inspect.cleandoc(ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".")
+
+
+def render_page(steps: list[Step]) -> str:
+    """The page in Markdown: runs of functions in one module under a heading, with the callers' indentation."""
+    lines = [INTRODUCTION, f"{_count(steps)}.\n"]
+    for module, run in groupby(steps, key=lambda step: (step.file, step.module)):
+        file, name = module
+        lines.append(f"**[{name}](../{file})**: {_docstrings(file)['']}.\n")
+        lines += [_entry(step) for step in run]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _entry(step: Step) -> str:
+    summary = _docstrings(step.file).get(step.name, "")
+    indentation = "  " * min(step.depth, 12)
+    return f"{indentation}- `{step.name}`" + (f": {summary}" if summary else "")
+
+
+def _count(steps: list[Step]) -> str:
+    return f"{len({step.file for step in steps})} modules, {len(steps)} functions"
+
+
+def print_table(steps: list[Step]) -> None:
+    """One row per module, in the order of first calls."""
+    table = Table("module", title=_count(steps))
+    table.add_column("functions", justify="right")
+    table.add_column("lines", justify="right")
+    by_file: dict[str, list[Step]] = {}
+    for step in steps:
+        by_file.setdefault(step.file, []).append(step)
+    total = 0
+    for file, inside in by_file.items():
+        lines = len((ROOT / file).read_text(encoding="utf-8").splitlines())
+        total += lines
+        table.add_row(inside[0].module, str(len(inside)), str(lines))
+    table.add_section()
+    table.add_row("all", str(len(steps)), str(total))
+    Console().print(table)
+
+
+def main() -> None:
+    """Print the table, or write or check the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--write", action="store_true", help="write the page")
+    mode.add_argument("--check", action="store_true", help="compare the page with the code")
+    arguments = parser.parse_args()
+    steps = trace_request()
+    if arguments.write:
+        PAGE.write_text(render_page(steps), encoding="utf-8")
+    elif arguments.check:
+        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != render_page(steps):
+            sys.exit(f"{PAGE.relative_to(ROOT)} differs from the code: run python benchmarks/reading_path.py --write")
+    else:
+        print_table(steps)
+
+
+if __name__ == "__main__":
+    main()
