@@ -32,8 +32,8 @@ NUM_TOKENS = 4
 INTRODUCTION = f"""# One request, function by function
 
 `LLM.generate` computes one greedy request of {NUM_TOKENS} tokens on transport `inproc` and executor `single`.
-This page lists every function of ours that runs, in the order of first calls. Indentation shows which function called it.
-Read it beside the code: [architecture.md](architecture.md) says why the parts are cut as they are.
+This page lists every function of ours that runs, in the order of first calls.
+Indentation shows the caller. Read it beside the code: [architecture.md](architecture.md) says why the parts are cut as they are.
 
 `python benchmarks/reading_path.py --write` makes this page; a test fails when the code has moved on.
 """
@@ -105,9 +105,8 @@ def _is_named(frame: FrameType) -> bool:
 def trace_request() -> list[Step]:
     """Run the request twice and trace the second: the first one imports, warms up and fills caches."""
     params = SamplingParams(max_tokens=NUM_TOKENS, temperature=0, ignore_eos=True)
-    with LLM(
-        model="smollm2-135m", max_model_len=128, num_kv_blocks=16, dtype="float32", executor={"single": {"num_threads": 1}}
-    ) as llm:
+    settings = {"max_model_len": 128, "num_kv_blocks": 16, "executor.single.num_threads": 1}
+    with LLM("smollm2-135m", dtype="float32", **settings) as llm:
         llm.generate("Rain falls because", params, use_tqdm=False)
         with tracing() as steps:
             llm.generate("The capital of France is", params, use_tqdm=False)
@@ -137,7 +136,9 @@ def _docstrings(file: str) -> dict[str, str]:
 
 
 def _first_line(node: Any) -> str:
-    return inspect.cleandoc(ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".")
+    """The first sentence of a docstring."""
+    paragraph = inspect.cleandoc(ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ")
+    return paragraph.partition(". ")[0].rstrip(".")
 
 
 def render_page(steps: list[Step]) -> str:
