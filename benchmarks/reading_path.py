@@ -33,7 +33,8 @@ INTRODUCTION = f"""# One request, function by function
 
 `LLM.generate` computes one greedy request of {NUM_TOKENS} tokens on transport `inproc` and executor `single`.
 This page lists every function of ours that runs, in the order of first calls.
-Indentation shows the caller. Read it beside the code: [architecture.md](architecture.md) says why the parts are cut as they are.
+Indentation shows the caller. Read it beside the code;
+[architecture.md](architecture.md) says why the parts are cut as they are.
 
 `python benchmarks/reading_path.py --write` makes this page; a test fails when the code has moved on.
 """
