@@ -1,12 +1,8 @@
-"""Pages and pictures that scripts make from the code: what stands in the repository is what the scripts would make now."""
+"""Pages and pictures that are made from the code or from a text are up to date."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -18,10 +14,3 @@ def test_the_picture_of_the_architecture_shows_what_its_text_says():
     picture = ElementTree.parse(DOCS / "architecture.svg")
     drawn = {element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")}
     assert drawn == labels, "run `make docs`"
-
-
-@pytest.mark.model
-def test_the_reading_path_is_the_one_that_a_request_takes():
-    script = ROOT / "benchmarks" / "reading_path.py"
-    outcome = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, timeout=240)
-    assert outcome.returncode == 0, outcome.stderr
