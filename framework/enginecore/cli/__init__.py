@@ -1,6 +1,7 @@
 """The command `enginecore`: one module per command, each with a function of its own name.
 
-A command's module is imported when it is called for, so that one command never needs what another one imports.
+A command's module is imported when it is called for, so that one command never needs what another
+one imports.
 """
 
 import sys
@@ -44,7 +45,7 @@ def _root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit: 0 all is well, 1 it failed, 2 it was called or configured wrongly."""
+    """Run one command and exit: 0 it succeeded, 1 it failed, 2 it was called or set up wrongly."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     wanted = [name for name in given[:1] if name in COMMANDS]
     try:

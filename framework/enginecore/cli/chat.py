@@ -1,4 +1,4 @@
-"""`enginecore chat`: a conversation, at a terminal or from a pipe."""
+"""The command `enginecore chat`: a conversation, at a terminal or from a pipe."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from enginecore.frontend.llm import LLM
 from enginecore.frontend.outputs import RequestOutput
 from enginecore.sampling import SamplingParams
 
-System = Annotated[str | None, typer.Option(help="What the assistant is told first.", show_default=False)]
+System = Annotated[str | None, typer.Option(help="System message, before the first question.", show_default=False)]
 
 
 def chat(
@@ -34,7 +34,8 @@ def chat(
 ) -> None:
     """Talk with the model. Each line is a message; /reset forgets the conversation, /exit ends it.
 
-    Reads from a pipe too: then only the answers are printed. With --json, one object per line and answer.
+    Reads from a pipe too: then only the answers are printed. With --json, one object per line and
+    answer.
     """
     params = SamplingParams(
         max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, stop=tuple(stop or ())
@@ -67,10 +68,12 @@ class Conversation:
         self.num_turns = 0
 
     def ask(self, question: str) -> Generator[RequestOutput, None, None]:
-        """The answer as it is written. Only an answer that is complete becomes part of the conversation.
+        """The answer as it is written. Only an answer that is complete becomes part of the
+        conversation.
 
         Raises:
-            InvalidRequestError: the conversation does not fit any more, or the chat template refuses it.
+            InvalidRequestError: the conversation does not fit any more, or the chat template
+                refuses it.
             EngineCoreError: the request failed.
         """
         messages = [*self._messages, {"role": "user", "content": question}]
@@ -113,7 +116,9 @@ def _answer(conversation: Conversation, question: str, as_json: bool) -> None:
 
 
 def _talk(conversation: Conversation, about: str) -> None:
-    """Ask and answer at a terminal. Ctrl-C ends an answer, and twice the program; so does the end of input."""
+    """Ask and answer at a terminal. Ctrl-C ends an answer, and twice the program; so does the end
+    of input.
+    """
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives input() a history
     typer.secho(f"{about}\n/reset forgets the conversation, /exit ends it.", dim=True)

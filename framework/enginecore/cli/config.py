@@ -1,4 +1,4 @@
-"""`enginecore config`: the effective settings, and where each value came from."""
+"""The command `enginecore config`: the settings in force, and where each value came from."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,10 @@ def config(
     as_json: AsJson = False,
     schema: Annotated[bool, typer.Option("--schema", help="Write a JSON schema of all settings instead.")] = False,
 ) -> None:
-    """Show the effective settings with where each value came from. The table leaves out components that do not run."""
+    """Show the settings in force, and where each value came from.
+
+    The table leaves out components that do not run.
+    """
     loaded = load_settings(parse_overrides(overrides or ()), config_file=config)
     if schema:
         typer.echo(json.dumps(type(loaded.settings).model_json_schema(), indent=2))

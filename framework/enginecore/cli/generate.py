@@ -1,4 +1,4 @@
-"""`enginecore generate`: completions of prompts."""
+"""The command `enginecore generate`: completions of prompts."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,11 @@ def generate(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Complete prompts: one as it is written, several as they end. With --json, one object per line and prompt."""
+    """Complete prompts.
+
+    One prompt is shown as it is written, several are shown as they end. With --json, one object per
+    line and prompt.
+    """
     texts = [*(prompts or ()), *_read_prompts(prompts_file)]
     if not texts:
         raise typer.BadParameter("give a prompt, or a file of them with --prompts-file")

@@ -1,4 +1,4 @@
-"""What commands say about a run: results as plain data, speed, and which components ran."""
+"""Reports of a run for commands: results as plain data, speed, and components."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext

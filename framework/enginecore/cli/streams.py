@@ -1,4 +1,4 @@
-"""Standard input and output where they are not what a command expects."""
+"""Standard input and output of commands, also where they are closed or broken."""
 
 import io
 import os
@@ -10,7 +10,8 @@ from enginecore.errors import EngineCoreError
 
 
 def standard_input() -> TextIO:
-    """Standard input. A byte that cannot be decoded stays as half a surrogate pair, so that only its line is refused.
+    """Standard input. A byte that cannot be decoded stays as half a surrogate pair, so that only
+    its line is refused.
 
     Raises:
         EngineCoreError: it is closed.
@@ -25,7 +26,8 @@ def standard_input() -> TextIO:
 
 
 def drop_unwritable_output() -> None:
-    """Give up what standard output cannot take: Python tries once more at exit, and says in its own way that it fails.
+    """Give up what standard output cannot take: Python tries once more at exit, and says in its own
+    way that it fails.
 
     As "Note on SIGPIPE" in Python's documentation of `signal` does.
     """

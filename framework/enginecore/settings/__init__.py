@@ -1,4 +1,6 @@
-"""The settings of an engine: values, where each came from, and one typed table per loaded component."""
+"""The settings of an engine: values, where each came from, and one typed table per loaded
+component.
+"""
 
 from enginecore.settings.loading import Loaded, load_registry, load_settings, restore_settings
 from enginecore.settings.model import (

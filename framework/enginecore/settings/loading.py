@@ -1,4 +1,4 @@
-"""Reading the settings: once for `plugins.*`, then with one typed table per component that was loaded."""
+"""Loading of settings: first `plugins.*`, then all, with a typed table per loaded component."""
 
 import logging
 import os
@@ -38,8 +38,8 @@ class Loaded:
     Attributes:
         settings: All of them.
         registry: The plugins that `settings.plugins` lets in, and the components given as objects.
-        sources: By dotted key: "argument", "environment ENGINECORE_X", "file PATH", "default", or what the front end
-            calls a default of its own.
+        sources: By dotted key: "argument", "environment ENGINECORE_X", "file PATH", "default", or
+            what the front end calls a default of its own.
     """
 
     settings: EngineSettings
@@ -51,7 +51,8 @@ class Loaded:
 
         Raises:
             EngineCoreError: raised by its factory on purpose.
-            PluginError: there is no such component, or it cannot be built, or is not what its kind says.
+            PluginError: there is no such component, or it cannot be built, or is not what its kind
+                says.
         """
         choice = self.settings.component(kind)
         return self.registry.build(self.registry.get(kind, choice.name), choice.settings, context)
@@ -60,7 +61,8 @@ class Loaded:
         """Plain JSON-able data, from which `restore_settings` makes this again in another process.
 
         Args:
-            kinds: Only the tables and the components of these kinds; all else is as by default there. None: all.
+            kinds: Only the tables and the components of these kinds; all else is as by default
+                there. None: all.
 
         Raises:
             PluginError: a component given as an object cannot be imported there.
@@ -99,14 +101,16 @@ def load_settings(
     """Read the settings: `arguments` over the environment over the file over defaults.
 
     Args:
-        arguments: Nested dicts, or dotted keys such as "scheduler.use", which go on top. A value of None is a value.
+        arguments: Nested dicts, or dotted keys such as "scheduler.use", which go on top. A value of
+            None is a value.
         config_file: TOML, YAML or JSON.
         components: More components than those of plugins, as for `Registry.with_components`.
         environ: Instead of `os.environ`.
-        defaults: Where a front end differs from everybody's defaults.
+        defaults: Where a front end differs from the defaults of all.
 
     Raises:
-        ConfigurationError: what is wrong, all of it: each with its key, value, source, and what would be right.
+        ConfigurationError: what is wrong, all of it: each with its key, value, source, and what
+            would be right.
         PluginError: one of `components` breaks a rule.
     """
     sources = _Sources.read(arguments, config_file, environ, defaults)
@@ -126,10 +130,12 @@ def load_registry(
     config_file: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Registry:
-    """The plugins that the same settings let in. Reads no more of them than `plugins.*`, so the rest may be wrong.
+    """The plugins that the same settings let in. Reads no more of them than `plugins.*`, so the
+    rest may be wrong.
 
     Raises:
-        ConfigurationError: as `load_settings`, for `plugins.*` and for keys that do not exist at the top level.
+        ConfigurationError: as `load_settings`, for `plugins.*` and for keys that do not exist at
+            the top level.
     """
     sources = _Sources.read(arguments, config_file, environ)
     registry = _discover(sources)
@@ -216,7 +222,9 @@ def _read_all(layers: Layers, model: type[EngineSettings], registry: Registry) -
 
 
 def _with_chosen_tables(values: Values, model: type[EngineSettings]) -> Values:
-    """A component that is chosen has a table, if need be an empty one: so its required settings are missed."""
+    """A component that is chosen has a table, if need be an empty one: so its required settings are
+    missed.
+    """
     for table, field in model.model_fields.items():
         kind_table = model_of(field.annotation)
         if kind_table is None or not issubclass(kind_table, ComponentTable):

@@ -24,7 +24,8 @@ from enginecore.settings.values import KVCacheMemory, MaxModelLen
 
 
 class ComponentTable(BaseModel):
-    """One kind's table: `use` names the component that runs, and a table of its name holds its settings.
+    """One kind's table: `use` names the component that runs, and a table of its name holds its
+    settings.
 
     Attributes:
         kind: Name of the kind.
@@ -37,7 +38,9 @@ class ComponentTable(BaseModel):
 
 
 class PluginSettings(BaseModel):
-    """Which plugins may be imported, by entry-point name or by distribution name (all plugins of it)."""
+    """Which plugins may be imported, by entry-point name or by distribution name (all plugins of
+    it).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -90,11 +93,12 @@ class Selection:
         return self.settings_of(self.name)
 
     def settings_of(self, name: str) -> Any:
-        """Settings of the component `name` of this kind, chosen or not: an instance of its own settings model.
+        """Settings of the component `name` of this kind, chosen or not: an instance of its own
+        settings model.
 
         Raises:
-            ConfigurationError: these settings were made without that component, or it requires settings that are
-                not set.
+            ConfigurationError: these settings were made without that component, or it requires
+                settings that are not set.
         """
         settings = getattr(self.table, name) if name in type(self.table).model_fields else None
         if not isinstance(settings, BaseModel):
@@ -107,8 +111,9 @@ class Selection:
 class EngineSettings(BaseSettings):
     """All settings of an engine. Frozen: what is found out at run time is never written back.
 
-    An instance is just its values: constructing one reads neither environment nor files. `load_settings` does, and
-    gives an instance of the subclass that `settings_model` makes, with a table per kind of component.
+    An instance is just its values: constructing one reads neither environment nor files.
+    `load_settings` does, and gives an instance of the subclass that `settings_model` makes, with a
+    table per kind of component.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, title="enginecore settings")
@@ -163,7 +168,7 @@ class EngineSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what the constructor is given: a child process must not read its environment again."""
+        """Only the constructor's arguments: a child process must not read its environment again."""
         return (init_settings,)
 
     @model_validator(mode="wrap")
@@ -183,8 +188,9 @@ class EngineSettings(BaseSettings):
         """Which component runs for a kind, and its own settings.
 
         Raises:
-            ConfigurationError: these settings have no table for this kind: no plugin that brings it was loaded with
-                them, or components of this kind are not chosen by the engine's settings.
+            ConfigurationError: these settings have no table for this kind: no plugin that brings it
+                was loaded with them, or components of this kind are not chosen by the engine's
+                settings.
         """
         for name in type(self).model_fields:
             table = getattr(self, name)
@@ -196,7 +202,9 @@ class EngineSettings(BaseSettings):
 
 
 RESERVED_TABLES = frozenset({*dir(EngineSettings), *EngineSettings.model_fields, *PluginSettings.model_fields})
-"""Names that the table of a plugin's kind cannot have: settings, and keys that are likely to be meant for `plugins`."""
+"""Names that the table of a plugin's kind cannot have: settings, and keys that are likely to be
+meant for `plugins`.
+"""
 
 
 def _switches(raw: Any, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -210,7 +218,8 @@ def _switches(raw: Any, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tup
 
 
 def settings_model(registry: Registry) -> type[EngineSettings]:
-    """`EngineSettings` with a table for every kind of `registry`, which has a typed table for every component.
+    """`EngineSettings` with a table for every kind of `registry`, which has a typed table for every
+    component.
 
     A component that is offered twice has no table: its settings might be of either.
     """

@@ -1,4 +1,10 @@
-"""Where settings come from: keyword arguments, the environment and a file, each as one `Layer`."""
+"""Sources of settings: keyword arguments, the environment and a file, each as one `Layer`.
+
+Texts are read by pydantic-settings' own environment source. Its file sources are not used: they
+take a missing file for an empty one, keep the last of two equal keys in YAML and JSON, and name no
+file in their errors. Nor is its source of arguments: it knows neither dotted keys nor where a value
+was given.
+"""
 
 import json
 import tomllib
@@ -16,7 +22,9 @@ from enginecore.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "ENGINECORE_"
 NOT_SETTINGS = frozenset({"ENGINECORE_CACHE"})
-"""Variables of the installation, not of an engine: the folder of converted models and compiled kernels."""
+"""Variables of the installation, not of an engine: the folder of converted models and compiled
+kernels.
+"""
 _DELIMITER = "__"
 
 Values = dict[str, Any]
@@ -72,7 +80,9 @@ class Layers:
         return merged
 
     def origin(self, path: Sequence[str]) -> str:
-        """Where the value at `path` comes from: the label of the strongest layer that has it, or "default"."""
+        """Where the value at `path` comes from: the label of the strongest layer that has it, or
+        "default".
+        """
         return next((layer.label(path) for layer in self.ordered if layer.holds(path)), "default")
 
 
@@ -111,7 +121,9 @@ class Text(str):
 
 
 class _Texts(EnvSettingsSource):
-    """pydantic-settings' reading of texts by the type of their setting, for texts that have dotted keys."""
+    """pydantic-settings' reading of texts by the type of their setting, for texts that have dotted
+    keys.
+    """
 
     def __init__(self, model: type[BaseSettings], texts: Mapping[str, str]) -> None:
         super().__init__(model, case_sensitive=True, env_prefix="", env_nested_delimiter=".")
@@ -132,7 +144,9 @@ def _read_texts(texts: Mapping[str, str], model: type[BaseSettings]) -> Values:
 
 
 def _fitted(values: Mapping[str, Any], model: type[BaseModel]) -> Values:
-    """`values` with each text in the form that its setting takes: strict settings take no text for a number."""
+    """`values` with each text in the form that its setting takes: strict settings take no text for
+    a number.
+    """
     fitted: Values = {}
     for key, value in values.items():
         field = model.model_fields.get(key)
@@ -180,8 +194,8 @@ def arguments_layer(arguments: Mapping[str, Any], model: type[BaseSettings]) -> 
 def parse_overrides(overrides: Iterable[str]) -> Values:
     """Turn `--set` texts such as "scheduler.use=priority" into arguments for `load_settings`.
 
-    Each value is read by its setting's type: as it stands, or as a JSON or TOML value. `null` is None. Strings need
-    no quotes.
+    Each value is read by its setting's type: as it stands, or as a JSON or TOML value. `null` is
+    None. Strings need no quotes.
 
     Raises:
         ConfigurationError: no `=`, or no key.
@@ -212,7 +226,9 @@ def environment_layer(environ: Mapping[str, str], model: type[BaseSettings]) -> 
 
 
 def _matching_keys(words: Sequence[str], model: type[BaseModel] | None) -> list[str]:
-    """The keys that words of a variable's name stand for: the environment knows neither case nor dashes."""
+    """The keys that words of a variable's name stand for: the environment knows neither case nor
+    dashes.
+    """
     keys: list[str] = []
     for word in words:
         fields = {} if model is None else model.model_fields
@@ -240,7 +256,8 @@ def file_layer(file: object) -> Layer:
     """A TOML, YAML or JSON file, by its suffix.
 
     Raises:
-        ConfigurationError: not a path, missing, unreadable, malformed, or of another suffix; names file and line.
+        ConfigurationError: not a path, missing, unreadable, malformed, or of another suffix; names
+            file and line.
     """
     if not isinstance(file, str | Path):
         raise ConfigurationError(f"config_file must be the path of a file, got {file!r:.100}")
