@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from enginecore.clock import VirtualClock
-from enginecore.contracts import WatchedKVCacheManager, WatchedScheduler
+from enginecore.contracts import KnownRequest, PlanJudge, PlanLimits, WatchedKVCacheManager, WatchedScheduler
 from enginecore.errors import InvariantError
 from enginecore.interfaces import EvictionOrder, KVCacheConfig, KVCacheManager, Outputs, Scheduler, VictimChoice
 from enginecore.messages import EngineCoreRequest, FinishReason, ModelRunnerOutput, SchedulerOutput
@@ -20,7 +20,7 @@ from enginecore.plugin import (
 )
 from enginecore.request import Request
 from enginecore.sampling import SamplingParams
-from enginecore_conformance.invariants import check_budget, check_conservation, check_quiescence
+from enginecore_conformance.invariants import check_conservation, check_quiescence
 from enginecore_conformance.oracle.executor import OracleExecutor
 from enginecore_conformance.oracle.model import OracleModel
 from enginecore_conformance.oracle.settings import OracleSettings
@@ -101,6 +101,7 @@ class SchedulerHarness:
         manager = make_kv_cache_manager(self._kv_cache_manager_context(cache, make_eviction))
         self.kv_cache_manager: KVCacheManager = WatchedKVCacheManager(manager) if watch else manager
         context = self._scheduler_context(make_victim)
+        self._judge = PlanJudge(PlanLimits.of(context), KnownRequest.of)
         self.scheduler: Scheduler = WatchedScheduler(make_scheduler, context) if watch else make_scheduler(context)
 
     @property
@@ -154,11 +155,7 @@ class SchedulerHarness:
         if self.num_in_flight >= self.conditions.oracle.depth:
             return None
         plan = self.scheduler.schedule()
-        check_budget(
-            plan,
-            max_num_batched_tokens=self.conditions.max_num_batched_tokens,
-            max_num_seqs=self.conditions.max_num_seqs,
-        )
+        self._judge.read(plan)
         self.take_outputs()
         if not plan.is_empty:
             self._in_flight.append((plan, self.executor.execute_model(plan)))

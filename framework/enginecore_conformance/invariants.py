@@ -2,20 +2,6 @@
 
 from enginecore.errors import InvariantError
 from enginecore.interfaces import Executor, KVCacheManager, Scheduler
-from enginecore.messages import SchedulerOutput
-
-
-def check_budget(plan: SchedulerOutput, *, max_num_batched_tokens: int, max_num_seqs: int) -> None:
-    """No step computes more tokens, or for more requests, than it may."""
-    if plan.total_num_scheduled_tokens > max_num_batched_tokens:
-        raise InvariantError(
-            f"step {plan.step}: {plan.total_num_scheduled_tokens} tokens scheduled, "
-            f"max_num_batched_tokens = {max_num_batched_tokens}"
-        )
-    if len(plan.num_scheduled_tokens) > max_num_seqs:
-        raise InvariantError(
-            f"step {plan.step}: {len(plan.num_scheduled_tokens)} requests scheduled, max_num_seqs = {max_num_seqs}"
-        )
 
 
 def check_conservation(scheduler: Scheduler, kv_cache_manager: KVCacheManager) -> None:

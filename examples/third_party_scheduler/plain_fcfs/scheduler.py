@@ -206,6 +206,10 @@ class PlainFcfsScheduler(Scheduler):
         return bool(self._requests or self._in_flight or self._outputs or not self._step.plan.is_empty)
 
     @property
+    def has_outputs(self) -> bool:
+        return bool(self._outputs)
+
+    @property
     def unfinished_requests(self) -> Collection[Request]:
         return self._requests.values()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 from enginecore.assembly.compatibility import compatible_components
 from enginecore.assembly.components import ChosenComponents, choose_components
@@ -11,9 +12,9 @@ from enginecore.assembly.measurement import measure_executor
 from enginecore.assembly.records import fill
 from enginecore.catalog import LoadedCatalog
 from enginecore.clock import Clock
-from enginecore.contracts import WatchedKVCacheManager, WatchedScheduler
+from enginecore.contracts import CheckedScheduler, WatchedKVCacheManager, WatchedScheduler
 from enginecore.core.engine_core import EngineCore
-from enginecore.core.reporting import Reporter
+from enginecore.core.reporting import ReportingScheduler
 from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheManager, ModelInfo, Scheduler
 from enginecore.messages import EngineInfo
 from enginecore.plugin import (
@@ -23,6 +24,7 @@ from enginecore.plugin import (
     SchedulerContext,
     VictimContext,
 )
+from enginecore.registry import Observers
 from enginecore.settings import Loaded
 
 
@@ -56,10 +58,8 @@ def _build_around(executor: Executor, chosen: ChosenComponents, loaded: Loaded, 
         info=_engine_info(running, limits, measured.model, capabilities),
         scheduler=scheduler,
         executor=executor,
-        reporter=Reporter(loaded.registry.observers, scheduler, clock),
         clock=clock,
         max_num_waiting=limits.max_num_waiting,
-        check_invariants=settings.debug.check_invariants,
         takes_block_hashes=capabilities.model_free
         and (not limits.enable_prefix_caching or running.declares("kv_cache_manager", "ready_hashes")),
     )
@@ -93,7 +93,24 @@ def _build_scheduler(
     victim = running.build("victim", fill(VictimContext, limits))
     context = fill(SchedulerContext, limits, kv_cache_manager=manager, executor=executor, clock=clock, victim=victim)
     make: Callable[[SchedulerContext], Scheduler] = partial(running.build, "scheduler")
-    return WatchedScheduler(make, context) if running.loaded.settings.debug.check_components else make(context)
+    debug = running.loaded.settings.debug
+    scheduler = WatchedScheduler(make, context) if debug.check_components else make(context)
+    if debug.check_invariants:
+        scheduler = cast(Scheduler, CheckedScheduler(scheduler, context))
+    return _observed(scheduler, running.loaded.registry.observers, clock)
+
+
+def _observed(scheduler: Scheduler, observers: Observers, clock: Clock) -> Scheduler:
+    """The scheduler, with records of its steps and requests for the observers of plugins, if there are any."""
+    if not (observers.has_step_observers or observers.has_request_observers):
+        return scheduler
+    reporting = ReportingScheduler(
+        scheduler,
+        clock,
+        tell_of_step=observers.step_finished if observers.has_step_observers else None,
+        tell_of_request=observers.request_finished if observers.has_request_observers else None,
+    )
+    return cast(Scheduler, reporting)
 
 
 def _engine_info(

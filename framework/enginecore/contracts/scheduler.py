@@ -1,13 +1,13 @@
-"""A scheduler under watch: what it plans, whom it tells what, and whether its words agree."""
+"""WatchedScheduler: a scheduler whose plans, outputs and counts are checked in every call."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from enginecore.contracts.books import SchedulerBooks, SentStep, WatchedRow
 from enginecore.contracts.broken import BrokenRule
 from enginecore.contracts.kv_cache import WatchedKVCacheManager
-from enginecore.contracts.lives import Life, Lives, rows_of
-from enginecore.contracts.plans import Row, Sent, WorkerBooks
+from enginecore.contracts.open_requests import OpenRequest, OpenRequests, rows_of
 from enginecore.errors import InvalidRequestError
 from enginecore.interfaces import Outputs, Scheduler
 from enginecore.messages import (
@@ -36,8 +36,8 @@ class WatchedScheduler(Scheduler):
         self._manager = manager if isinstance(manager, WatchedKVCacheManager) else WatchedKVCacheManager(manager)
         self._manager.written = {}
         self._context = replace(context, kv_cache_manager=self._manager)
-        self._books = WorkerBooks(self._context, self._manager)
-        self._lives = Lives(self._manager.num_blocks * self._manager.block_size)
+        self._books = SchedulerBooks(self._context, self._manager)
+        self._open = OpenRequests(self._manager.num_blocks * self._manager.block_size)
         self._stalled = False
         self._scheduler = make(self._context)
 
@@ -52,13 +52,11 @@ class WatchedScheduler(Scheduler):
             self._scheduler.add_request(request)
         except InvalidRequestError as error:
             if not is_taken:
-                _broken(
-                    "ids_are_unique_among_the_live", f"{request.request_id!r} is refused, and nobody has it: {error}"
-                )
+                _broken("ids_are_unique_among_the_live", f"{request.request_id!r} is refused, and it is free: {error}")
             raise
         if is_taken:
             _broken("ids_are_unique_among_the_live", f"{request.request_id!r} is accepted twice")
-        self._lives.add(request)
+        self._open.add_request(request)
         self._stalled = False
 
     def has_request(self, request_id: str) -> bool:
@@ -70,7 +68,7 @@ class WatchedScheduler(Scheduler):
         self._scheduler.abort_requests(ids)
         for request_id in ids:
             if request_id in live:
-                self._lives.live.pop(request_id, None)
+                self._open.live.pop(request_id, None)
         self._check_ended(ids, "abort_requests")
 
     def finish_requests(self, request_ids: Iterable[str], reason: FinishReason, error: str | None = None) -> None:
@@ -78,8 +76,8 @@ class WatchedScheduler(Scheduler):
         live = self._unfinished()
         self._scheduler.finish_requests(ids, reason, error)
         for request_id in ids:
-            if request_id in live and (life := self._lives.live.get(request_id)):
-                life.ending = reason, error
+            if request_id in live and (entry := self._open.live.get(request_id)):
+                entry.ending = reason, error
         self._check_ended(ids, "finish_requests")
 
     def _check_ended(self, ids: list[str], name: str) -> None:
@@ -91,13 +89,13 @@ class WatchedScheduler(Scheduler):
     def schedule(self) -> SchedulerOutput:
         plan = self._scheduler.schedule()
         live = self._unfinished()
-        self._books.read(plan, live)
+        self._books.read_plan(plan, live)
         for new in plan.new_requests:
-            life = self._lives.live.get(new.request_id)
-            if life and not life.has_run:
+            entry = self._open.live.get(new.request_id)
+            if entry and not entry.has_run:
                 # one that lost its blocks in the very step that it got them was looked up before, too
-                looked_up = life.request.num_cached_tokens if new.resumed else new.num_computed_tokens
-                life.has_run, life.num_cached_tokens = True, looked_up
+                looked_up = entry.request.num_cached_tokens if new.resumed else new.num_computed_tokens
+                entry.has_run, entry.num_cached_tokens = True, looked_up
         self._stalled = plan.is_empty and not self._books.in_flight and bool(live)
         return plan
 
@@ -106,42 +104,52 @@ class WatchedScheduler(Scheduler):
 
     def update_from_output(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Outputs:
         sent = self._books.settle(scheduled)
-        due = {row: self._lives.live[row.request.request_id] for row in sent.pieces if self._is_live(row)}
+        due = {row: self._open.live[row.request.request_id] for row in sent.pieces if self._is_live(row)}
         outputs = self._scheduler.update_from_output(scheduled, output)
         tokens = _tokens_of(sent, output)
-        for row, life in due.items():
-            self._check_told(row, life, tokens, output, outputs)
-        self._lives.take(outputs, {row.request: tokens.get(row, []) for row in due if row in sent.sampled}, output)
+        for row, entry in due.items():
+            self._check_outputs(row, entry, tokens, output, outputs)
+        self._open.take_outputs(
+            outputs, {row.request: tokens.get(row, []) for row in due if row in sent.sampled}, output
+        )
         for row in due:
             self._check_computed(row, sent)
-        self._check_words()
+        self._check_counts()
         return outputs
 
     def take_outputs(self) -> Outputs:
+        announced = self._scheduler.has_outputs
         outputs = self._scheduler.take_outputs()
-        self._lives.take(outputs, {}, NOTHING)
-        self._check_words()
-        if self._stalled and not outputs and self._lives.live:
+        if announced is not bool(outputs):
+            _broken("has_outputs_is_true", f"has_outputs is {announced}, and take_outputs() gave {outputs}")
+        self._open.take_outputs(outputs, {}, NOTHING)
+        self._check_counts()
+        if self._stalled and not outputs and self._open.live:
             wake_time, now = self._scheduler.wake_time, self._context.clock.now()
             if wake_time is None or wake_time <= now:
                 _broken(
                     "progress_or_a_wake_time",
-                    f"nothing is planned, in flight or said, {list(self._lives.live)} wait, and at {now} wake_time is "
+                    f"nothing is planned, in flight or said, {list(self._open.live)} wait, and at {now} wake_time is "
                     f"{wake_time}",
                 )
         self._stalled = False
         return outputs
 
-    # -- what is said ----------------------------------------------------------------------------------------------
+    # -- outputs and counts ----------------------------------------------------------------------------------------
 
-    def _is_live(self, row: Row) -> bool:
-        life = self._lives.live.get(row.request.request_id)
-        return life is not None and life.request is row.request and life.ending is None
+    def _is_live(self, row: WatchedRow) -> bool:
+        entry = self._open.live.get(row.request.request_id)
+        return entry is not None and entry.request is row.request and entry.ending is None
 
-    def _check_told(
-        self, row: Row, life: Life, tokens: dict[Row, list[int]], output: ModelRunnerOutput, outputs: Outputs
+    def _check_outputs(
+        self,
+        row: WatchedRow,
+        entry: OpenRequest,
+        tokens: dict[WatchedRow, list[int]],
+        output: ModelRunnerOutput,
+        outputs: Outputs,
     ) -> None:
-        """Whoever was in the step and has not ended since hears of it, whatever else became of it."""
+        """A request in the step that has not ended since gets its output, whatever else became of it."""
         request_id = row.request.request_id
         told = [out for due in outputs.values() for out in due if out.request_id == request_id]
         if request_id in output.errors or (row in tokens and len(tokens[row]) != 1):
@@ -156,7 +164,7 @@ class WatchedScheduler(Scheduler):
                 "late_tokens_are_kept", f"step {output.step} gave {request_id!r} a token, and its client gets nothing"
             )
 
-    def _check_computed(self, row: Row, sent: Sent) -> None:
+    def _check_computed(self, row: WatchedRow, sent: SentStep) -> None:
         request = row.request
         if not self._is_live(row) or row.is_preempted:
             return
@@ -168,15 +176,15 @@ class WatchedScheduler(Scheduler):
                 f"{request.num_computed_tokens}; {right} of its tokens are written",
             )
 
-    def _check_words(self) -> None:
-        """What is said of the whole, when nothing is due to anybody."""
+    def _check_counts(self) -> None:
+        """What the scheduler says of all its requests, while no output is due."""
         live = self._unfinished()
-        if list(live) != list(self._lives.live):
+        if list(live) != list(self._open.live):
             _broken(
                 "unfinished_requests_are_listed",
-                f"unfinished_requests are {list(live)}; right is {list(self._lives.live)}",
+                f"unfinished_requests are {list(live)}; right is {list(self._open.live)}",
             )
-        untold = [i for i, row in self._books.rows.items() if live.get(i) is not row.request or row.is_preempted]
+        untold = [i for i, row in self._books.known.items() if live.get(i) is not row.request or row.is_preempted]
         right = bool(live or untold or self._books.in_flight)
         if self._scheduler.has_requests() is not right:
             _broken(
@@ -188,10 +196,14 @@ class WatchedScheduler(Scheduler):
     def _unfinished(self) -> dict[str, Request]:
         return {request.request_id: request for request in self._scheduler.unfinished_requests}
 
-    # -- the whole -------------------------------------------------------------------------------------------------
+    # -- all requests ----------------------------------------------------------------------------------------------
 
     def has_requests(self) -> bool:
         return self._scheduler.has_requests()
+
+    @property
+    def has_outputs(self) -> bool:
+        return self._scheduler.has_outputs
 
     @property
     def wake_time(self) -> float | None:
@@ -231,8 +243,8 @@ class WatchedScheduler(Scheduler):
         self._scheduler.check_invariants()
 
 
-def _tokens_of(sent: Sent, output: ModelRunnerOutput) -> dict[Row, list[int]]:
-    """What came back for each row whose token was to come back; nothing for one that the executor left out."""
+def _tokens_of(sent: SentStep, output: ModelRunnerOutput) -> dict[WatchedRow, list[int]]:
+    """Tokens of each request that was to be sampled; none for one that the executor left out."""
     return {row: rows_of(output, row.request.request_id) for row in sent.sampled}
 
 

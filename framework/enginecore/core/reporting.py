@@ -1,40 +1,78 @@
-"""Tells observers of steps and requests. Costs nothing where nobody listens."""
+"""ReportingScheduler: hands records of steps and requests to observers."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from enginecore.clock import Clock
-from enginecore.interfaces import Observer, RequestRecord, Scheduler, StepRecord
-from enginecore.messages import EngineCoreOutput, FinishReason, SchedulerOutput
-from enginecore.registry import Observers
+from enginecore.interfaces import Outputs, RequestRecord, Scheduler, StepRecord
+from enginecore.messages import FinishReason, ModelRunnerOutput, SchedulerOutput
 from enginecore.request import Request
 
+TellOfStep = Callable[[StepRecord], None]
+TellOfRequest = Callable[[RequestRecord], None]
 
-class Reporter:
-    """Builds the records that observers get: those of plugins, whose failures change nothing, and the caller's own."""
 
-    def __init__(self, observers: Observers, scheduler: Scheduler, clock: Clock) -> None:
-        self._tell_of_step: list[Callable[[StepRecord], None]] = []
-        self._tell_of_request: list[Callable[[RequestRecord], None]] = []
-        if observers.has_step_observers:
-            self._tell_of_step.append(observers.step_finished)
-        if observers.has_request_observers:
-            self._tell_of_request.append(observers.request_finished)
+class ReportingScheduler:
+    """A scheduler whose steps and requests are recorded for observers; made only where there are any.
+
+    Args:
+        scheduler: The scheduler inside.
+        clock: The engine's.
+        tell_of_step: Called with the record of each step that is settled, of those planned from now on.
+        tell_of_request: Called with the record of each request that ends, of those added from now on.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        clock: Clock,
+        *,
+        tell_of_step: TellOfStep | None = None,
+        tell_of_request: TellOfRequest | None = None,
+    ) -> None:
         self._scheduler = scheduler
         self._clock = clock
+        self._tell_of_step = tell_of_step
+        self._tell_of_request = tell_of_request
         self._live: dict[str, Request] = {}
+        self._in_flight: deque[tuple[int, float, int]] = deque()  # step, when it was scheduled, batches in flight
 
-    def add(self, observer: Observer) -> None:
-        """Tell this one too, from now on."""
-        self._tell_of_step.append(observer.step_finished)
-        self._tell_of_request.append(observer.request_finished)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
 
-    def added(self, request: Request) -> None:
-        """A request was handed to the scheduler."""
+    def add_request(self, request: Request) -> None:
+        self._scheduler.add_request(request)
         if self._tell_of_request:
             self._live[request.request_id] = request
 
-    def step_settled(self, scheduled: SchedulerOutput, started: float, batches_in_flight: int) -> None:
-        """A step was settled."""
+    def abort_requests(self, request_ids: Iterable[str]) -> None:
+        request_ids = list(request_ids)
+        self._scheduler.abort_requests(request_ids)
+        for request_id in request_ids:
+            self._end(request_id, FinishReason.ABORT, None)
+
+    def schedule(self) -> SchedulerOutput:
+        started = self._clock.now()
+        scheduled = self._scheduler.schedule()
+        if self._tell_of_step and not scheduled.is_empty:
+            self._in_flight.append((scheduled.step, started, len(self._in_flight) + 1))
+        return scheduled
+
+    def update_from_output(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Outputs:
+        outputs = self._scheduler.update_from_output(scheduled, output)
+        if self._in_flight and self._in_flight[0][0] == scheduled.step:
+            self._record_step(scheduled)
+        self._record_ended(outputs)
+        return outputs
+
+    def take_outputs(self) -> Outputs:
+        outputs = self._scheduler.take_outputs()
+        self._record_ended(outputs)
+        return outputs
+
+    def _record_step(self, scheduled: SchedulerOutput) -> None:
+        _, started, batches_in_flight = self._in_flight.popleft()
         if self._tell_of_step:
             record = StepRecord(
                 step=scheduled.step,
@@ -46,25 +84,17 @@ class Reporter:
                 stats=self._scheduler.get_stats(),
                 scheduled=scheduled,
             )
-            for tell in self._tell_of_step:
-                tell(record)
+            self._tell_of_step(record)
 
-    def emitted(self, outputs: Mapping[int, list[EngineCoreOutput]]) -> None:
-        """Outputs leave; the last ones of requests among them."""
+    def _record_ended(self, outputs: Outputs) -> None:
         if self._live:
             for output in (output for due in outputs.values() for output in due):
                 if output.finish_reason is not None:
-                    self._ended(output.request_id, output.finish_reason, output.error)
+                    self._end(output.request_id, output.finish_reason, output.error)
 
-    def aborted(self, request_ids: Iterable[str]) -> None:
-        """Requests were ended by their clients."""
-        if self._live:
-            for request_id in request_ids:
-                self._ended(request_id, FinishReason.ABORT, None)
-
-    def _ended(self, request_id: str, reason: FinishReason, error: str | None) -> None:
+    def _end(self, request_id: str, reason: FinishReason, error: str | None) -> None:
         request = self._live.pop(request_id, None)
-        if request is not None:
+        if request is not None and self._tell_of_request:
             record = RequestRecord(
                 request_id=request_id,
                 finish_reason=reason,
@@ -76,5 +106,4 @@ class Reporter:
                 num_preemptions=request.num_preemptions,
                 error=error,
             )
-            for tell in self._tell_of_request:
-                tell(record)
+            self._tell_of_request(record)

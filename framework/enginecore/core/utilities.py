@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from enginecore.core.life import Life
+from enginecore.core.liveness import Liveness
 from enginecore.errors import EngineDeadError, InvalidRequestError, UtilityError
 from enginecore.interfaces import Executor, Scheduler
 from enginecore.messages import SchedulerStats
@@ -22,12 +22,12 @@ class Utilities:
         is_paused: Whether nothing is to be scheduled until `resume` is called.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, executor_name: str, life: Life) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor, executor_name: str, liveness: Liveness) -> None:
         self.is_paused = False
         self._scheduler = scheduler
         self._executor = executor
         self._executor_name = executor_name
-        self._life = life
+        self._liveness = liveness
 
     def is_alive(self) -> bool:
         """True: somebody answers."""
@@ -49,7 +49,7 @@ class Utilities:
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Forget all cached blocks; see `Scheduler.reset_prefix_cache`."""
-        with self._life.dying_of("reset_prefix_cache"):  # half-way through preemptions requests are nowhere
+        with self._liveness.dying_of("reset_prefix_cache"):  # half-way through preemptions requests are nowhere
             return self._scheduler.reset_prefix_cache(reset_running_requests)
 
     def get_stats(self) -> SchedulerStats:

@@ -62,8 +62,11 @@ class Scheduler(ABC):
         """
 
     def get_grammar_bitmask(self, scheduled: SchedulerOutput) -> GrammarOutput | None:
-        """Foreseen (structured output): the step's masks. Default: None, no scheduled request is
-        constrained.
+        """Foreseen (structured output): which tokens are allowed to the constrained requests of a
+        step. Default: None, no scheduled request is constrained.
+
+        Asked once per step, when it is the oldest in flight: every step before it was settled, so
+        all tokens before those of this step are known. Its forward pass may run meanwhile.
         """
         return None
 
@@ -88,6 +91,11 @@ class Scheduler(ABC):
         """Whether there is anything left to schedule, settle or report: unfinished requests, ids of
         finished ones that the workers have not received, or outputs not taken.
         """
+
+    @property
+    @abstractmethod
+    def has_outputs(self) -> bool:
+        """Whether `take_outputs` has outputs to give."""
 
     @property
     def wake_time(self) -> float | None:

@@ -67,6 +67,10 @@ class ContinuousBatchingScheduler(Scheduler):
         return bool(lives.states or lives.in_flight or lives.outbox or lives.draft.has_news)
 
     @property
+    def has_outputs(self) -> bool:
+        return bool(self._lives.outbox)
+
+    @property
     def wake_time(self) -> float | None:
         return self._lives.wake_time
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from enginecore.contracts import PlanLimits
 from enginecore.errors import EngineDeadError, InvariantError
 from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
@@ -18,8 +19,8 @@ from enginecore_conformance.oracle.memory import LateSlotMemory, SlotMemory
 from enginecore_conformance.oracle.model import DIGEST_BYTES, OracleModel
 from enginecore_conformance.oracle.settings import Fault, OracleSettings
 from enginecore_conformance.oracle.trusting import TrustingWorker
-from enginecore_conformance.oracle.verifier import Limits, PlanVerifier
-from enginecore_conformance.oracle.worker import OracleWorker
+from enginecore_conformance.oracle.verifier import StepVerifier
+from enginecore_conformance.oracle.worker import OracleWorker, Unsampled
 
 
 class StepTrace(msgspec.Struct):
@@ -43,9 +44,16 @@ class _Outcome(NamedTuple):
     error: Exception | None
 
 
+class _Forwarded(NamedTuple):
+    unsampled: list[Unsampled]
+    computed: Collection[str]  # ids of all requests in the step
+    was_asked: bool  # by the plan
+
+
 @dataclass(slots=True)
 class _Batch:
     wire: bytes
+    defer_sampling: bool
     batches_in_flight: int
     submitted: float
     last_returned: int
@@ -66,14 +74,14 @@ class OracleExecutor(Executor):
         self._decoder = msgspec.msgpack.Decoder(SchedulerOutput)
         self._faults = FaultInjector(settings.faults)
         self._in_flight: deque[_Batch] = deque()
-        self._unsampled: dict[int, tuple[list[str], Collection[str]]] = {}
+        self._unsampled: dict[int, _Forwarded] = {}  # by step, oldest first
         self._history: list[StepTrace] = []
         self._last_returned = -1
         self._idle_from = [0.0] * settings.stages
         self._failure: BaseException | None = None
         self._callbacks: list[Callable[[BaseException], None]] = []
         self._worker: OracleWorker | None = None
-        self._verifier: PlanVerifier | None = None
+        self._verifier: StepVerifier | None = None
         self._late: LateSlotMemory | None = None
 
     @property
@@ -109,21 +117,24 @@ class OracleExecutor(Executor):
         worker_class = OracleWorker if self._settings.read_back else TrustingWorker
         self._worker = worker_class(self._model, memory, feeds_tokens=self._settings.feeds_tokens)
         if self._settings.verify:
-            limits = Limits(
-                self._context.max_num_seqs,
-                self._context.max_num_batched_tokens,
-                min(self._context.max_model_len or self._model.max_model_len, self._model.max_model_len),
+            limits = PlanLimits(
+                max_num_seqs=self._context.max_num_seqs,
+                max_num_batched_tokens=self._context.max_num_batched_tokens,
+                max_model_len=min(self._context.max_model_len or self._model.max_model_len, self._model.max_model_len),
+                num_blocks=config.num_blocks,
+                block_size=config.block_size,
             )
-            self._verifier = PlanVerifier(self._worker.rows, memory, limits)
+            self._verifier = StepVerifier(self._worker.rows, memory, limits)
 
     def execute_model(self, scheduled: SchedulerOutput) -> "Future[ModelRunnerOutput | None]":
         self.check_health()
         if len(self._in_flight) >= self._settings.depth:
             raise InvariantError(f"{len(self._in_flight)} batches are in flight, depth = {self._settings.depth}")
+        self._check_sampled()
         now = self._clock.now()
         # the bytes, not the object: what the scheduler does to it afterwards must not reach a worker
         wire = msgspec.msgpack.encode(scheduled)
-        batch = _Batch(wire, len(self._in_flight) + 1, now, self._last_returned)
+        batch = _Batch(wire, scheduled.defer_sampling, len(self._in_flight) + 1, now, self._last_returned)
         batch.future.set_running_or_notify_cancel()
         self._in_flight.append(batch)
         self._clock.call_at(self._end_of(scheduled, now), partial(self._complete, batch))
@@ -134,10 +145,12 @@ class OracleExecutor(Executor):
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
         self.check_health()
+        if next(iter(self._unsampled), None) != step:
+            raise InvariantError(
+                f"sample_tokens(step={step}): no such step waits, or others wait before it: {[*self._unsampled]}"
+            )
         future: Future[ModelRunnerOutput] = Future()
-        if step not in self._unsampled:
-            raise InvariantError(f"sample_tokens(step={step}): no such step waits to be sampled: {[*self._unsampled]}")
-        future.set_result(self._sample(step, *self._unsampled.pop(step)))
+        future.set_result(self._sample(step, self._unsampled.pop(step)))
         self._last_returned = step
         return future
 
@@ -170,6 +183,15 @@ class OracleExecutor(Executor):
         if self._worker is None:
             raise EngineDeadError("the oracle executor has no KV cache: it was not initialised yet, or is shut down")
         return self._worker
+
+    def _check_sampled(self) -> None:
+        """With feeding, a forward pass needs the tokens of the step before."""
+        waiting = [step for step, forwarded in self._unsampled.items() if forwarded.was_asked]
+        if self._settings.feeds_tokens and (waiting or any(batch.defer_sampling for batch in self._in_flight)):
+            raise InvariantError(
+                f"execute_model with steps in flight that are not sampled yet (waiting: {waiting}): this executor "
+                "feeds tokens, so sample_tokens comes first"
+            )
 
     def _inject(self, fault: Fault) -> None:
         self._faults.add(fault)
@@ -209,17 +231,18 @@ class OracleExecutor(Executor):
         if self._verifier:
             self._verifier.check_plan(plan, batch.last_returned)
         worker.apply(plan)
-        ended = worker.forward(plan, batch.last_returned)
+        unsampled = worker.forward(plan, batch.last_returned)
         if self._verifier:
             self._verifier.check_step(plan)
-        if self._settings.two_phase and plan.num_scheduled_tokens:
-            self._unsampled[plan.step] = ended, plan.num_scheduled_tokens.keys()
+        forwarded = _Forwarded(unsampled, plan.num_scheduled_tokens.keys(), plan.defer_sampling)
+        if (self._settings.two_phase or plan.defer_sampling) and plan.num_scheduled_tokens:
+            self._unsampled[plan.step] = forwarded
             return None
-        return self._sample(plan.step, ended, plan.num_scheduled_tokens.keys())
+        return self._sample(plan.step, forwarded)
 
-    def _sample(self, step: int, request_ids: list[str], computed: Collection[str]) -> ModelRunnerOutput:
-        output = self._get_worker().sample(step, request_ids)
-        self._faults.distort(output, computed)
+    def _sample(self, step: int, forwarded: _Forwarded) -> ModelRunnerOutput:
+        output = self._get_worker().sample(step, forwarded.unsampled)
+        self._faults.distort(output, forwarded.computed)
         if self._settings.record:
             next(trace for trace in reversed(self._history) if trace.plan.step == step).output = output
         return output

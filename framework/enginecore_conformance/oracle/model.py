@@ -65,10 +65,6 @@ class OracleModel:
         longest = min(info.max_model_len, info.num_blocks * info.block_size + 1)
         return cls(info.vocab_size, tuple(info.eos_token_ids), longest)
 
-    def next_token(self, slots: bytes | memoryview, params: SamplingParams, num_output_tokens: int) -> int:
-        """The token that follows a context, given the content of all of its slots in order of position."""
-        return self.token_of(zlib.crc32(slots), params, num_output_tokens)
-
     def logprobs(self, token: int, params: SamplingParams) -> PositionLogprobs:
         """Each token has twice the probability of the one that is next to it upwards, from `token` on."""
         ranks = range(params.logprobs or 0)

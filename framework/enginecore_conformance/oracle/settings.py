@@ -40,7 +40,8 @@ class OracleSettings(ComponentSettings):
         depth: Batches in flight at most.
         feeds_tokens: A request may be scheduled again before its sampled token has come back.
         in_order: False: what a step writes may land any time until it has returned, also after what later steps write.
-        two_phase: Steps that compute tokens answer None, and `sample_tokens` gives their output.
+        two_phase: All steps that compute tokens answer None, and `sample_tokens` gives their output; without it those
+            whose plan sets `defer_sampling`.
         verify: Check each plan against its contract and each slot that is read; a violation is an InvariantError.
             Without it a fault is seen only as a wrong token.
         read_back: False: tokens are made from what the worker remembers, not from what its blocks hold, so a fault is

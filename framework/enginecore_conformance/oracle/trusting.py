@@ -4,14 +4,14 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enginecore.messages import ModelRunnerOutput, NewRequestData, SchedulerOutput
+from enginecore.messages import NewRequestData, SchedulerOutput
 from enginecore_conformance.oracle.memory import SlotMemory
 from enginecore_conformance.oracle.model import DIGEST_BYTES, OracleModel, extend_digest, extend_digests, root_digest
-from enginecore_conformance.oracle.worker import OracleWorker, Row
+from enginecore_conformance.oracle.worker import OracleRow, OracleWorker
 
 
 @dataclass(slots=True)
-class Progress:
+class PrefixDigest:
     """What a request's slots would hold, were they written.
 
     Attributes:
@@ -23,7 +23,7 @@ class Progress:
     checksum: int
 
     @classmethod
-    def of(cls, new: NewRequestData) -> "Progress":
+    def of(cls, new: NewRequestData) -> "PrefixDigest":
         """Of the tokens that a new request has in the KV cache already."""
         root = root_digest(new.cache_salt, new.adapter)
         digests = extend_digests(root, new.token_ids[: new.num_computed_tokens])
@@ -45,24 +45,17 @@ class TrustingWorker(OracleWorker):
 
     def __init__(self, model: OracleModel, memory: SlotMemory, *, feeds_tokens: bool) -> None:
         super().__init__(model, memory, feeds_tokens=feeds_tokens)
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, PrefixDigest] = {}
 
     def apply(self, plan: SchedulerOutput) -> None:
         super().apply(plan)
         for request_id in (*plan.finished_ids, *plan.preempted_ids):
             self._progress.pop(request_id, None)
         for new in plan.new_requests:
-            self._progress[new.request_id] = Progress.of(new)
+            self._progress[new.request_id] = PrefixDigest.of(new)
 
-    def _compute(self, request_id: str, row: Row, end: int) -> None:
+    def _compute(self, request_id: str, row: OracleRow, end: int) -> None:
         self._progress[request_id].extend(row.token_ids[row.num_computed_tokens : end])
 
-    def sample(self, step: int, request_ids: Sequence[str]) -> ModelRunnerOutput:
-        output = ModelRunnerOutput(step=step, request_ids=list(request_ids), sampled_token_ids=[], logprobs={})
-        rows, progress, model = self._rows, self._progress, self._model
-        for request_id in request_ids:
-            row = rows[request_id]
-            num_output_tokens = len(row.token_ids) - row.num_prompt_tokens
-            token = model.token_of(progress[request_id].checksum, row.params, num_output_tokens)
-            self._accept(output, request_id, row, token)
-        return output
+    def _checksum(self, request_id: str, row: OracleRow) -> int:
+        return self._progress[request_id].checksum

@@ -1,7 +1,9 @@
-"""The oracle's worker: state of requests, and execution of steps."""
+"""OracleWorker: the rows of requests, the forward pass of a step, and its sampling."""
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from enginecore.errors import InvariantError
 from enginecore.messages import ModelRunnerOutput, NewRequestData, SchedulerOutput
@@ -11,7 +13,7 @@ from enginecore_conformance.oracle.model import OracleModel, root_digest
 
 
 @dataclass(slots=True)
-class Row:
+class OracleRow:
     """One request, as the worker knows it.
 
     Attributes:
@@ -33,7 +35,7 @@ class Row:
     sampled_in: int = -1
 
     @classmethod
-    def of(cls, new: NewRequestData) -> "Row":
+    def of(cls, new: NewRequestData) -> "OracleRow":
         """The row of a request that is new to the worker."""
         root = root_digest(new.cache_salt, new.adapter)
         return cls(
@@ -46,6 +48,20 @@ class Row:
         )
 
 
+class Unsampled(NamedTuple):
+    """A request between forward pass and sampling.
+
+    Attributes:
+        request_id: Its id.
+        row: Its row, which the worker may have forgotten since.
+        checksum: Of its context.
+    """
+
+    request_id: str
+    row: OracleRow
+    checksum: int
+
+
 class OracleWorker:
     """Executes plans, one after another. Its public methods can be called by `collective_rpc`."""
 
@@ -53,14 +69,14 @@ class OracleWorker:
         self._model = model
         self._memory = memory
         self._feeds_tokens = feeds_tokens
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, OracleRow] = {}
 
     def get_request_ids(self) -> list[str]:
         """The requests that it knows."""
         return list(self._rows)
 
     @property
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, OracleRow]:
         """What it knows of each request."""
         return self._rows
 
@@ -69,12 +85,12 @@ class OracleWorker:
         for request_id in (*plan.finished_ids, *plan.preempted_ids):
             self._rows.pop(request_id, None)
         for new in plan.new_requests:
-            self._rows[new.request_id] = Row.of(new)
+            self._rows[new.request_id] = OracleRow.of(new)
         for delta in plan.deltas:
             self._rows[delta.request_id].block_ids += delta.new_block_ids[0]
 
-    def forward(self, plan: SchedulerOutput, last_returned: int) -> list[str]:
-        """Compute the plan's tokens; return the requests whose last known token was among them.
+    def forward(self, plan: SchedulerOutput, last_returned: int) -> list[Unsampled]:
+        """Compute the plan's tokens; return what is to be sampled: requests whose last known token was among them.
 
         `last_returned` is the step whose tokens had come back when the plan was submitted.
         """
@@ -86,31 +102,32 @@ class OracleWorker:
             self._compute(request_id, row, end)
             row.num_computed_tokens = end
             if end == len(row.token_ids):
-                ended.append(request_id)
-        return ended
+                ended.append((request_id, row))
+        # read when all is written, and kept: later steps may write to these blocks before this one is sampled
+        return [Unsampled(request_id, row, self._checksum(request_id, row)) for request_id, row in ended]
 
-    def sample(self, step: int, request_ids: Sequence[str]) -> ModelRunnerOutput:
-        """The next token of each request, and what it needs to be computed in turn."""
-        output = ModelRunnerOutput(step=step, request_ids=list(request_ids), sampled_token_ids=[], logprobs={})
-        for request_id in request_ids:
-            row = self._rows[request_id]
-            context = self._memory.read(row.block_ids, row.num_computed_tokens)
-            token = self._model.next_token(context, row.params, len(row.token_ids) - row.num_prompt_tokens)
-            self._accept(output, request_id, row, token)
+    def sample(self, step: int, unsampled: Iterable[Unsampled]) -> ModelRunnerOutput:
+        """The next token of each request. Those that are gone by now are sampled too."""
+        output = ModelRunnerOutput(step=step, request_ids=[], sampled_token_ids=[], logprobs={})
+        for request_id, row, checksum in unsampled:
+            token = self._model.token_of(checksum, row.params, len(row.token_ids) - row.num_prompt_tokens)
+            row.token_ids.append(token)
+            row.sampled_in = step
+            output.request_ids.append(request_id)
+            output.sampled_token_ids.append([token])
+            if row.params.logprobs is not None:
+                output.logprobs[request_id] = [self._model.logprobs(token, row.params)]
         return output
 
-    def _compute(self, request_id: str, row: Row, end: int) -> None:
+    def _checksum(self, request_id: str, row: OracleRow) -> int:
+        """Of all slots that the request's tokens were computed into: what its next token is made from."""
+        return zlib.crc32(self._memory.read(row.block_ids, row.num_computed_tokens))
+
+    def _compute(self, request_id: str, row: OracleRow, end: int) -> None:
         start = row.num_computed_tokens
         self._memory.write(row.block_ids, start, row.token_ids[start:end], row.root)
 
-    def _accept(self, output: ModelRunnerOutput, request_id: str, row: Row, token: int) -> None:
-        row.token_ids.append(token)
-        row.sampled_in = output.step
-        output.sampled_token_ids.append([token])
-        if row.params.logprobs is not None:
-            output.logprobs[request_id] = [self._model.logprobs(token, row.params)]
-
-    def _check_known(self, request_id: str, row: Row, end: int, last_returned: int) -> None:
+    def _check_known(self, request_id: str, row: OracleRow, end: int, last_returned: int) -> None:
         if end > len(row.token_ids):
             raise InvariantError(
                 f"request {request_id!r}: position {end - 1} is scheduled, but only {len(row.token_ids)} of its tokens "
