@@ -11,6 +11,7 @@ processes. Those that do not are skipped, and say why.
 from enginecore_conformance.checks import Check, checks_of
 from enginecore_conformance.executors import (
     batches,
+    deferring,
     describing,
     failing,
     invariance,
@@ -25,7 +26,9 @@ from enginecore_conformance.subject import Subject
 
 __all__ = ["CHECKS", "KIT", "ExecutorOptions"]
 
-CHECKS: tuple[Check[ExecutorBench], ...] = checks_of(describing, requests, invariance, sampling, batches, failing, life)
+CHECKS: tuple[Check[ExecutorBench], ...] = checks_of(
+    describing, requests, invariance, sampling, batches, deferring, failing, life
+)
 """All checks of executors. Those after which an executor is of no more use come last."""
 
 

@@ -129,12 +129,20 @@ class ExecutorBench(Background):
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def submit(self, work: Work) -> Submitted:
+    def submit(self, work: Work, *, defer_sampling: bool = False) -> Submitted:
         """A step in flight: so many tokens of each request, or all that are left of each."""
         self._prepare()
         counts = work if isinstance(work, Mapping) else {request: request.left for request in work}
-        planned = self.planner.plan(counts)
+        planned = self.planner.plan(counts, defer_sampling=defer_sampling)
         return Submitted(planned, self.executor.execute_model(planned.plan))
+
+    def ask_to_sample(self, submitted: Submitted) -> Submitted:
+        """Have a step sampled if it waits for that; what is in flight then."""
+        step = submitted.planned.plan.step
+        if not submitted.planned.plan.defer_sampling or self.wait(submitted.future, f"step {step}") is not None:
+            return submitted
+        sampling: Any = self.executor.sample_tokens(step, None)
+        return Submitted(submitted.planned, sampling)
 
     def settle(self, submitted: Submitted) -> ModelRunnerOutput:
         """Wait for a step and take in what it gave."""

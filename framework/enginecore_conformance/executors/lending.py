@@ -39,6 +39,7 @@ WORDS = {
     "feeds_tokens": "sampled tokens that it feeds by itself",
     "in_order": "steps in order",
     "no_adapters": "no adapters",
+    "waits_for_tokens": "sampled tokens that come back before they are fed",
     "workers": "worker processes",
 }
 """What checks may need of an executor, and how it is said."""
@@ -101,6 +102,7 @@ class Standing:
             "feeds_tokens": declared.feeds_tokens,
             "in_order": declared.in_order,
             "no_adapters": not declared.adapters,
+            "waits_for_tokens": not declared.feeds_tokens,
             "workers": bool(self.workers),
         }
         return frozenset(word for word, holds in words.items() if holds)

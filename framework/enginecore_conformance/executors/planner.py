@@ -161,7 +161,7 @@ class ManualPlanner:
         self._free += [block for block in request.blocks if block not in held]
         request.is_known = False
 
-    def plan(self, counts: Mapping[Tracked, int]) -> Planned:
+    def plan(self, counts: Mapping[Tracked, int], *, defer_sampling: bool = False) -> Planned:
         """The next step: so many tokens of each request."""
         new, deltas, sampled = [], [], []
         for request, count in counts.items():
@@ -188,6 +188,7 @@ class ManualPlanner:
             deltas=deltas,
             finished_ids=self._finished,
             preempted_ids=self._preempted,
+            defer_sampling=defer_sampling,
         )
         self._finished, self._preempted = [], []
         return Planned(plan, sampled)

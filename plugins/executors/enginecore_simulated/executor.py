@@ -32,6 +32,7 @@ class SimulatedExecutor(Executor):
         self._charge = make_charge(settings.scheduler_charge, self._costs, context.clock)
         self._tracker = StepTracker()
         self._pipeline = Pipeline(deployment.stage_layers)
+        self._unsampled: dict[int, ModelRunnerOutput] = {}
         self._is_up = True
 
     @property
@@ -83,16 +84,23 @@ class SimulatedExecutor(Executor):
         future: Future[ModelRunnerOutput | None] = Future()
         begin = self._charge.submitted(self._clock.now())
         done = self._pipeline.push(begin, self._seconds(step.features))
-        self._clock.call_at(done, partial(self._complete, future, output))
+        result: ModelRunnerOutput | None = output
+        if scheduled.defer_sampling and scheduled.num_scheduled_tokens:
+            self._unsampled[scheduled.step], result = output, None
+        self._clock.call_at(done, partial(self._complete, future, result))
         return future
 
-    def _complete(self, future: "Future[ModelRunnerOutput | None]", output: ModelRunnerOutput) -> None:
+    def _complete(self, future: "Future[ModelRunnerOutput | None]", result: ModelRunnerOutput | None) -> None:
         self._charge.completed(self._clock.now())
-        future.set_result(output)
+        future.set_result(result)
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
-        """Never wanted: `execute_model` samples."""
-        raise EngineCoreError(f"step {step} does not wait for sampling: execute_model has sampled it")
+        """Takes no time: the cost of a step counts its sampling."""
+        if step not in self._unsampled:
+            raise EngineCoreError(f"step {step} does not wait to be sampled; those that do: {[*self._unsampled]}")
+        future: Future[ModelRunnerOutput] = Future()
+        future.set_result(self._unsampled.pop(step))
+        return future
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
         """`get_request_ids` and `get_costs`, of the one rank that there is."""

@@ -26,7 +26,7 @@ def outcomes(report):
 
 
 def test_every_check_states_its_rule_and_has_a_name_of_its_own():
-    assert len({item.name for item in CHECKS}) == len(CHECKS) == 36
+    assert len({item.name for item in CHECKS}) == len(CHECKS) == 41
     assert all(item.rule.endswith(".") for item in CHECKS)
 
 
@@ -38,7 +38,7 @@ def test_a_report_of_an_executor_with_a_bug():
     report = check_component(MUTANTS[books.CountsInGigabytes])
     assert [result.check.name for result in report.failed] == ["memory_is_a_number_of_bytes"]
     assert "0.5" in report.failed[0].seen
-    with pytest.raises(InvariantError, match=r"executor 'CountsInGigabytes': \d+ of 36 checks passed"):
+    with pytest.raises(InvariantError, match=r"executor 'CountsInGigabytes': \d+ of 41 checks passed"):
         report.require()
 
 
@@ -55,7 +55,7 @@ def test_opt_outs_are_strict_where_a_check_applies():
 
 def test_a_report_of_an_executor_whose_steps_take_an_hour():
     report = check_component("executor:oracle", settings={"step_time": 3600.0}, virtual=True).require()
-    assert sum(result.outcome == "passed" for result in report.results) == 28
+    assert sum(result.outcome == "passed" for result in report.results) == 31
 
 
 def test_checks_become_test_cases():
@@ -128,7 +128,7 @@ def test_an_executor_is_shared_until_a_check_fails(monkeypatch):
 
 def test_an_executor_that_cannot_be_built_fails_each_check(tmp_path):
     report = check_component("executor:single", engine={"model": str(tmp_path / "nothing")})
-    assert len(report.failed) == len(report.results) == 36
+    assert len(report.failed) == len(report.results) == 41
     assert {"is not found" in result.seen for result in report.failed} == {True}
 
 

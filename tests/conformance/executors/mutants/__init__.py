@@ -5,7 +5,7 @@ from typing import Any
 from enginecore.plugin import Component
 from enginecore_conformance.oracle.settings import OracleSettings
 from enginecore_torch.settings import SingleExecutorSettings
-from tests.conformance.executors.mutants import books, endings, real, tokens
+from tests.conformance.executors.mutants import books, deferring, endings, real, tokens
 from tests.conformance.executors.mutants.base import Dying, Executor, WithWorkers
 
 
@@ -18,7 +18,7 @@ PLAIN, PLAIN_DYING, PLAIN_WITH_WORKERS = map(component_of, (Executor, Dying, Wit
 
 MUTANTS: dict[Any, Component] = {
     value: component_of(value)
-    for module in (books, tokens, endings, real)
+    for module in (books, tokens, deferring, endings, real)
     for value in vars(module).values()
     if isinstance(value, type) and vars(value).get("caught_by")
 }
