@@ -170,7 +170,7 @@ PLANS = {
     "hit outside": (
         {"b": 2},
         {"new": [new("b", blocks=(-1, 5), computed=4)]},
-        "blocks [-1] are outside the pool of 16",
+        "block -1 is outside the pool of 16",
     ),
     "block of another": ({"b": 6}, {"new": [new("b", blocks=(2, 1))]}, "block 1 is given to it to write to"),
     "block twice": ({"b": 6}, {"new": [new("b", blocks=(2, 2))]}, "block 2 is given to it to write to"),
