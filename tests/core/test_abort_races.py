@@ -18,12 +18,15 @@ from enginecore.settings import load_settings
 from enginecore_conformance.oracle.model import OracleModel
 from enginecore_conformance.transcript import Transcript
 from tests.core.engines import request
+from tests.deferring import DEFERRING
 
 ORACLES = {
     "plain": {},
     "feeds tokens": {"feeds_tokens": True},
     "out of order": {"in_order": False},
-    "two phases": {"two_phase": True, "feeds_tokens": True},
+    "two phases": {"two_phase": True},
+    "sampled later": {},
+    "sampled later and fed": {"feeds_tokens": True},
 }
 REQUESTS = {"long": (14, 12, 0), "short": (5, 5, 1), "single": (9, 1, 1), "queued": (9, 6, 0), "last": (3, 9, 1)}
 """Prompt, output and client. A step takes 8 tokens of 3 requests."""
@@ -35,6 +38,7 @@ UNKNOWN = "never seen"
 def loaded(oracle, depth, num_kv_blocks):
     return load_settings(
         {
+            "scheduler": {"use": "defers-some" if oracle.startswith("sampled later") else "fcfs"},
             "executor": {"use": "oracle", "oracle": {**ORACLES[oracle], "depth": depth, "step_time": 1.0}},
             "debug": {"check_invariants": True},
             "max_model_len": "auto",
@@ -43,6 +47,7 @@ def loaded(oracle, depth, num_kv_blocks):
             "max_num_seqs": 3,
             "max_num_batched_tokens": 8,
         },
+        components=DEFERRING,
         environ={},
     )
 
@@ -151,7 +156,16 @@ class Bench:
 
 @pytest.mark.parametrize(
     ("oracle", "depth"),
-    [("plain", 1), ("plain", 3), ("feeds tokens", 2), ("feeds tokens", 4), ("out of order", 2), ("two phases", 3)],
+    [
+        ("plain", 1),
+        ("plain", 3),
+        ("feeds tokens", 2),
+        ("feeds tokens", 4),
+        ("out of order", 2),
+        ("two phases", 3),
+        ("sampled later", 3),
+        ("sampled later and fed", 2),
+    ],
 )
 def test_24_one_abort_at_each_moment(oracle, depth):
     seen: Counter[str] = Counter()

@@ -9,6 +9,7 @@ from enginecore.clock import RealClock, VirtualClock
 from enginecore.messages import EngineCoreRequest
 from enginecore.sampling import SamplingParams
 from enginecore_conformance.workloads import BrickWorkload
+from tests.deferring import DEFERRING
 from tests.equivalence.engines import OracleEngine
 
 MAX_MODEL_LEN = 192
@@ -83,7 +84,7 @@ def test_same_tokens(chunk, block_size, caching, pool, depth, feeds_tokens):
         {},
         {"depth": 2, "feeds_tokens": True},
         {"two_phase": True},
-        {"two_phase": True, "depth": 2, "feeds_tokens": True},
+        {"two_phase": True, "depth": 2},
     ],
 )
 @pytest.mark.parametrize("codec_round_trip", [False, True])
@@ -96,6 +97,21 @@ def test_same_tokens_through_the_codec_and_in_two_phases(oracle, codec_round_tri
     engine.run()
     assert engine.stats.num_preemptions > 0
     assert engine.num_cached_tokens > 0
+
+
+@pytest.mark.parametrize(("depth", "feeds_tokens"), [(1, True), *DEPTHS])
+@pytest.mark.parametrize("scheduler", [component.name for component in DEFERRING])
+def test_same_tokens_when_plans_ask_for_sampling_later(scheduler, depth, feeds_tokens):
+    """Preempted between forward pass and sampling, too: the pool is tight."""
+    engine = OracleEngine(
+        oracle={"depth": depth, "feeds_tokens": feeds_tokens, "step_time": 1.0},
+        components=DEFERRING,
+        **{**grid_settings("whole", 8, True, "tight"), "scheduler.use": scheduler, "enable_chunked_prefill": True},
+    )
+    engine.add(*make_requests(8))
+    engine.run()
+    assert engine.stats.num_preemptions > 0
+    assert any(trace.plan.defer_sampling for trace in engine.history)
 
 
 def lone_request():
