@@ -69,9 +69,9 @@ class SchedulerHarness:
     Attributes:
         scheduler: Under test.
         kv_cache_manager: Under test.
-        executor: The oracle.
-        clock: Theirs.
-        transcript: What clients were told.
+        executor: The oracle executor.
+        clock: The virtual clock of all of them.
+        transcript: Requests and their outputs.
         plans: Every plan that was executed.
         max_in_flight: Most steps that were in flight at once.
     """

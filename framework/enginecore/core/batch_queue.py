@@ -7,7 +7,7 @@ from enginecore.interfaces import ExecutorCapabilities
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
 
 
-class Batch:
+class BatchInFlight:
     """A step in flight.
 
     Attributes:
@@ -39,7 +39,7 @@ class BatchQueue:
     def __init__(self, capabilities: ExecutorCapabilities) -> None:
         self._depth = capabilities.max_concurrent_batches
         self._feeds_tokens = capabilities.feeds_tokens
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[BatchInFlight] = deque()
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -58,7 +58,7 @@ class BatchQueue:
         return not self._feeds_tokens or newest.is_sampled or not newest.scheduled.defer_sampling
 
     @property
-    def oldest(self) -> Batch:
+    def oldest(self) -> BatchInFlight:
         """The next to be settled.
 
         Raises:
@@ -68,7 +68,7 @@ class BatchQueue:
 
     def append(self, scheduled: SchedulerOutput, running: "Future[ModelRunnerOutput | None]") -> None:
         """A step was submitted."""
-        self._batches.append(Batch(scheduled, running))
+        self._batches.append(BatchInFlight(scheduled, running))
 
     def pop(self) -> None:
         """The oldest is settled."""

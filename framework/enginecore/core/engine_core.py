@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from enginecore.clock import Clock
 from enginecore.core.admission_checks import check_block_hashes, checked_params
-from enginecore.core.batch_queue import Batch, BatchQueue
+from enginecore.core.batch_queue import BatchInFlight, BatchQueue
 from enginecore.core.described_executor import DescribedExecutor, step_error
 from enginecore.core.idling import nap_until_wake_time
 from enginecore.core.liveness import Liveness
@@ -59,7 +59,7 @@ class EngineCore:
             block_hashes: What its full blocks hold, in place of its token ids, where tokens have no content
                 (`model_free`); the engine core's own from here on. Equal hashes must mean equal prefixes, salt and
                 adapter included. Blocks behind the last one share nothing. Only in process: no message has room for
-                them, since a forged one would read what somebody else's blocks hold.
+                them, since a forged one would read the blocks of another request.
 
         Raises:
             InvalidRequestError: it can never run, its id is taken, or too many wait; says why.
@@ -152,7 +152,7 @@ class EngineCore:
         batches.pop()
         return self._by_client(self.scheduler.update_from_output(oldest.scheduled, output)), True
 
-    def _wait(self, batch: Batch) -> ModelRunnerOutput | None:
+    def _wait(self, batch: BatchInFlight) -> ModelRunnerOutput | None:
         try:
             return self._liveness.wait(batch.running)
         except Exception as error:

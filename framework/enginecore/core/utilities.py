@@ -16,7 +16,7 @@ from enginecore.messages import SchedulerStats
 
 
 class Utilities:
-    """Its public methods are what `call_utility` reaches; their annotations say what may come over a wire.
+    """Control calls: each public method is one, and its annotations say what may come over a wire.
 
     Attributes:
         is_paused: Whether nothing is to be scheduled until `resume` is called.
@@ -30,7 +30,7 @@ class Utilities:
         self._liveness = liveness
 
     def is_alive(self) -> bool:
-        """True: somebody answers."""
+        """True: the engine core answers."""
         return True
 
     def check_health(self) -> None:
@@ -78,7 +78,7 @@ class Utilities:
 
 
 class _Form(NamedTuple):
-    """What a utility takes and gives."""
+    """Signature and types of a utility."""
 
     signature: inspect.Signature
     hints: Mapping[str, Any]

@@ -51,11 +51,11 @@ class FrontEnd:
     """A client that said hello.
 
     Attributes:
-        peer: Where it is.
+        peer: The transport's name of its connection.
         index: Its client index.
-        num_added: Requests that it has sent.
-        num_told: How many of them it knows to be done.
         owns: Whether it started the engine core.
+        num_added: Requests that it has sent.
+        num_told: How many of them it knows to have ended.
     """
 
     peer: bytes
@@ -66,7 +66,7 @@ class FrontEnd:
 
 
 class EngineCoreProc:
-    """Runs an engine core until it is told to stop: takes in what front ends say, steps, and puts what there is to say.
+    """Runs an engine core until its shutdown: takes messages of clients, steps, and queues the answers.
 
     Knows neither sockets nor processes; all of it but `request_shutdown` and `abort_at_once` runs on one thread.
     """
@@ -74,9 +74,9 @@ class EngineCoreProc:
     def __init__(
         self, core: EngineCoreApi, queues: Queues, *, shutdown_timeout: float, clock: Clock, owner_key: str = ""
     ) -> None:
-        """Running requests get `shutdown_timeout` seconds when the loop is told to stop.
+        """Running requests get `shutdown_timeout` seconds at the shutdown.
 
-        The front end that says hello with `owner_key` may stop it; an empty one: nobody may.
+        The client that says hello with `owner_key` may ask for the shutdown; with an empty key, none may.
         """
         self._core = core
         self._queues = queues
@@ -91,16 +91,14 @@ class EngineCoreProc:
         self._patience = 0.0  # seconds to wait for input while there is work
         core.register_failure_callback(lambda error: queues.inbox.put(FatalError("the executor", error)))
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and end ---------------------------------------------------------------------------------------------
 
     def run(self) -> Dead:
-        """Run until told to stop or the engine core fails; every front end has been told the last word, which is
-        returned.
-        """
+        """Run until the shutdown, or until the engine core fails. Every client gets the message that is returned."""
         try:
             self.run_busy_loop()
             last = Dead(f"the engine core was shut down{self._shutdown_reason}")
-        except BaseException as error:  # whatever it is, nobody may wait for an engine core that is gone
+        except BaseException as error:  # of any type: no client may wait for an engine core that is gone
             last = dead_message(error)
         for client in self._clients.values():
             self._say(client, last)
@@ -127,7 +125,7 @@ class EngineCoreProc:
 
     def abort_at_once(self, peer: bytes, request_ids: Iterable[str]) -> None:
         """End requests, ahead of all that is queued and of the outputs of a step that is running. From any thread.
-        What a stranger says is left to `run`.
+        Aborts of a peer that did not say hello are left to `run`.
         """
         if peer in self._clients:
             self._core.abort_requests(request_ids)
@@ -135,7 +133,7 @@ class EngineCoreProc:
     def _goes_on(self) -> bool:
         if self._deadline is None:
             return True
-        waiting = self._core.has_unfinished_requests() and not self._core.is_paused  # nobody can resume any more
+        waiting = self._core.has_unfinished_requests() and not self._core.is_paused  # a paused one stays paused now
         if waiting and self._clock.now() < self._deadline:
             return True
         self._take_what_is_there()  # what came too late is answered all the same
@@ -155,7 +153,7 @@ class EngineCoreProc:
 
     def _take_what_is_there(self) -> None:
         inbox = self._queues.inbox
-        for _ in range(inbox.qsize()):  # not for as long as somebody talks: steps have their turn
+        for _ in range(inbox.qsize()):  # a bound: steps have their turn however many messages arrive
             self._handle(inbox.get_nowait())
 
     def _await_input(self) -> Event:
@@ -192,7 +190,7 @@ class EngineCoreProc:
     def _say(self, client: FrontEnd, message: ServerMessage) -> None:
         self._queues.outbox.put(ToPeer(client.peer, message))
 
-    # -- what front ends say -----------------------------------------------------------------------------------------
+    # -- messages of clients ----------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -275,7 +273,7 @@ class EngineCoreProc:
             return UtilityReply(call_id, failure=UtilityFailure.FAILED, error=why, traceback=traceback_text(error))
 
     def _hear_nonsense(self, peer: bytes, error: str, request_id: str | None, call_id: int | None) -> None:
-        """A message that cannot be read ends what it is about, or the talk with whoever sent it; nobody else."""
+        """A message that cannot be read ends the request or call that it names, or else the connection of its peer."""
         client = self._clients.get(peer)
         if client is not None and request_id is not None:
             client.num_added += 1

@@ -1,6 +1,6 @@
-"""The threads that encode, decode and talk to the transport while the model runs.
+"""InputThread and OutputThread: they decode, encode and use the transport while the model runs.
 
-A thread that cannot go on says so to the busy loop, which ends the engine: it never dies in silence.
+A thread that fails reports it to the busy loop, which ends the engine.
 """
 
 import os
@@ -105,7 +105,7 @@ class InputThread:
 
 
 class OutputThread:
-    """Encodes and sends. What cannot be sent becomes an error of whom it concerns."""
+    """Encodes and sends. A message that cannot be sent becomes an error of its request or call."""
 
     def __init__(self, server: ServerChannel, queues: Queues) -> None:
         self._server = server
@@ -152,7 +152,7 @@ class OutputThread:
                 self._send(peer, other)
 
     def _instead_of(self, peer: bytes, message: ServerMessage, error: Exception) -> Iterator[ServerMessage]:
-        """What to say in place of a message that cannot be sent."""
+        """Messages in place of one that cannot be sent."""
         match message:
             case UtilityReply(call_id, failure=None):
                 yield UtilityReply(call_id, failure=UtilityFailure.FAILED, error=f"its result {error}")

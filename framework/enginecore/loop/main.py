@@ -1,4 +1,4 @@
-"""What an engine core's process does from its first line to its last."""
+"""The main function of an engine core's process: start, serve, release everything."""
 
 import gc
 import os
@@ -28,7 +28,7 @@ from enginecore.processes import Parent
 from enginecore.settings import Loaded, restore_settings
 
 LINGER = 2.0
-"""Seconds that last words get to leave."""
+"""Seconds that the last messages get to be sent."""
 EXIT_TIMEOUT = 6.0
 """Seconds from the end of the busy loop to that of the process, whatever hangs."""
 SIGNAL_INTERVAL = 0.2
@@ -65,7 +65,7 @@ class Signals:
             raise SystemExit(128 + number)
 
     def _ignore(self, reason: str) -> None:
-        """It is ending already."""
+        """The loop has ended already."""
 
     def _reason(self, number: signal.Signals) -> str:
         return f"it received {number.name}"
@@ -76,7 +76,7 @@ class ServingProcess:
 
     Attributes:
         directory: For the transport's files.
-        signals: As handled.
+        signals: SIGTERM and SIGINT, handled.
     """
 
     def __init__(self, parent: Parent, directory: Path) -> None:
@@ -85,7 +85,7 @@ class ServingProcess:
         self._parent = parent
 
     def report(self, report: Report) -> None:
-        """Tell the parent."""
+        """Send a report to the parent."""
         self._parent.report(msgspec.msgpack.encode(report))
 
     def clean_up(self) -> None:
@@ -93,18 +93,18 @@ class ServingProcess:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def leave(self) -> None:
-        """End the process in the hard way."""
+        """End the process at once, without cleaning up more than files."""
         self.clean_up()
         os._exit(1)
 
     def end_within(self, seconds: float) -> None:
-        """Leave in the hard way if leaving in the proper one takes longer."""
+        """Call `leave` if the proper end takes longer than that."""
         timer = threading.Timer(seconds, self.leave)
         timer.daemon = True
         timer.start()
 
     def leave_orphaned(self) -> None:
-        """The parent has ended without a word: nobody is left to serve."""
+        """Shut down since the parent has ended: no client is left to serve."""
         self.end_within(EXIT_TIMEOUT)
         for _ in range(2):  # the second one cuts the draining short
             os.kill(os.getpid(), signal.SIGTERM)
@@ -112,12 +112,12 @@ class ServingProcess:
 
 
 def main(payload: Mapping[str, Any], parent: Parent) -> int:
-    """Build an engine core, serve until told to stop, release everything. Returns the exit code.
+    """Build an engine core, serve until the shutdown, release everything. Returns the exit code.
 
     Args:
-        payload: "loaded": as of `Loaded.to_plain`; "directory": for the transport's files; "owner_key": by which the
-            front end that started this shows who it is.
-        parent: Is told of the start, or why there is none, and of the end.
+        payload: "loaded": as of `Loaded.to_plain`; "directory": for the transport's files; "owner_key": the key of
+            the client that started this process.
+        parent: Gets a report of the start, or of why there is none, and of the end.
     """
     process = ServingProcess(parent, Path(payload["directory"]))
     try:

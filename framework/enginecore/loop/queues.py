@@ -1,4 +1,4 @@
-"""What stands in the two queues between the busy loop and its IO threads."""
+"""The events and messages in the two queues between the busy loop and its IO threads."""
 
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -9,7 +9,7 @@ from enginecore.wire import ClientMessage, ServerMessage, WireError
 
 @dataclass(frozen=True, slots=True)
 class FromPeer:
-    """A front end said something."""
+    """A message of a client."""
 
     peer: bytes
     message: ClientMessage
@@ -17,7 +17,7 @@ class FromPeer:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A peer sent what makes no sense."""
+    """A peer sent a message that cannot be read."""
 
     peer: bytes
     error: WireError
@@ -25,14 +25,14 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """A peer has ended."""
+    """A peer has closed its end."""
 
     peer: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Unsendable:
-    """An output of this request could not be sent, and its front end was told of its end."""
+    """An output of this request could not be sent; its client got a terminal output instead."""
 
     peer: bytes
     request_id: str
@@ -48,7 +48,7 @@ class FatalError:
 
 @dataclass(frozen=True, slots=True)
 class Wakeup:
-    """Look around: somebody asked for the shutdown."""
+    """Wakes the busy loop: a shutdown was requested."""
 
 
 Event = FromPeer | Unreadable | PeerGone | Unsendable | FatalError | Wakeup
@@ -56,7 +56,7 @@ Event = FromPeer | Unreadable | PeerGone | Unsendable | FatalError | Wakeup
 
 @dataclass(frozen=True, slots=True)
 class ToPeer:
-    """To be said to a front end."""
+    """A message to a client."""
 
     peer: bytes
     message: ServerMessage
@@ -64,7 +64,7 @@ class ToPeer:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Answer to `Unsendable`: no more of this request will come."""
+    """Answer to `Unsendable`: no more outputs of this request will come."""
 
     peer: bytes
     request_id: str

@@ -1,4 +1,4 @@
-"""What an engine core's process reports to its parent, over a pipe of their own, whatever the transport does."""
+"""Reports of an engine core's process to its parent, over a pipe of their own, apart from the transport."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from enginecore.messages import Message
 
 
 class Started(Message, tag=1):
-    """It is ready. `address`: where front ends find it."""
+    """The engine core is ready. `address`: where clients find it."""
 
     address: dict[str, Any]
 
 
 class NotStarted(Message, tag=2):
-    """It will not be ready.
+    """The engine core did not start.
 
     Attributes:
         kind: Name of the error's class in `enginecore.errors`.
@@ -28,7 +28,7 @@ class NotStarted(Message, tag=2):
 
 
 class Ended(Message, tag=3):
-    """It was ready and has ended. `reason`: why, in a sentence; `traceback`: of the failure, if one it was."""
+    """The engine core was ready and has ended. `reason`: why, in a sentence; `traceback`: of a failure."""
 
     reason: str
     traceback: str = ""

@@ -11,6 +11,7 @@ import msgspec
 
 from enginecore.contracts import PlanLimits
 from enginecore.errors import EngineDeadError, InvariantError
+from enginecore.failure import FirstFailure
 from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig, KVCacheSpec, ModelInfo
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
@@ -78,8 +79,7 @@ class OracleExecutor(Executor):
         self._history: list[StepTrace] = []
         self._last_returned = -1
         self._idle_from = [0.0] * settings.stages
-        self._failure: BaseException | None = None
-        self._callbacks: list[Callable[[BaseException], None]] = []
+        self._failure = FirstFailure("the oracle executor")
         self._worker: OracleWorker | None = None
         self._verifier: StepVerifier | None = None
         self._late: LateSlotMemory | None = None
@@ -166,14 +166,11 @@ class OracleExecutor(Executor):
 
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
         """A failure that came before is reported at once."""
-        if self._failure is not None:
-            callback(self._failure)
-        else:
-            self._callbacks.append(callback)
+        self._failure.register(callback)
 
     def check_health(self) -> None:
-        if self._failure is not None:
-            raise EngineDeadError(f"the oracle executor has failed: {self._failure}") from self._failure
+        if (error := self._failure.error) is not None:
+            raise EngineDeadError(f"the oracle executor has failed: {error}") from error
         self._get_worker()
 
     def shutdown(self) -> None:
@@ -253,7 +250,5 @@ class OracleExecutor(Executor):
             return
         error = OracleFault(f"the oracle was set to fail at step {fault.step}")
         if fault.kind == "die":
-            self._failure = error
-            for callback in self._callbacks:
-                callback(error)
+            self._failure.fail(error)
         raise error

@@ -40,6 +40,7 @@ RULES: dict[str, str] = {
     "of arrival.",
     "has_requests_is_true": "has_requests() is true while a request is unfinished, a step is in flight, or the "
     "workers have not heard who is gone; then false.",
+    "has_outputs_is_true": "has_outputs is true if take_outputs() has outputs to give, and then only.",
     "progress_or_a_wake_time": "Everything comes to its end. An empty plan with nothing in flight ends a request, or "
     "names a wake_time that is yet to come.",
     "reset_forgets_all_or_nothing": "reset_prefix_cache changes nothing and gives False while requests hold blocks; "

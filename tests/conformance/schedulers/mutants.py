@@ -317,6 +317,15 @@ class ForgetsToTell(ContinuousBatchingScheduler):
         return bool(self.unfinished_requests)
 
 
+@mutant("has_outputs_is_true")
+class HidesOutputs(ContinuousBatchingScheduler):
+    """Of requests that end without a step."""
+
+    @property
+    def has_outputs(self) -> bool:
+        return False
+
+
 @mutant("progress_or_a_wake_time")
 class SleepsForEver(ContinuousBatchingScheduler):
     """Once somebody was preempted nobody is admitted while few blocks are free."""
