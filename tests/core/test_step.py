@@ -170,7 +170,7 @@ def test_where_tokens_are_not_fed_the_queue_is_filled_first() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_an_abort_between_forward_pass_and_sampling_is_in_force_before_the_update(depth: int) -> None:
     run = Run(depth, feeds_tokens=True, defers=KINDS["all"])
-    run.executor.sampling = lambda: run.core.abort_requests(["r"])  # type: ignore[func-returns-value]
+    run.executor.sampling = lambda: run.core.abort_requests(["r"])
     run.core.advance()
     run.executor.sampling = lambda: None
     run.to_its_end()
