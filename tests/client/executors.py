@@ -94,8 +94,7 @@ class FailsIdle(OracleExecutor):
     def collective_rpc(self, method, *args, timeout=None):
         if method != "fail_soon":
             return super().collective_rpc(method, *args, timeout=timeout)
-        for callback in self._callbacks:
-            threading.Timer(0.05, callback, [RuntimeError("worker 1 was killed")]).start()
+        threading.Timer(0.05, self._failure.fail, [RuntimeError("worker 1 was killed")]).start()
         return []
 
 

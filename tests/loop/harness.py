@@ -115,8 +115,7 @@ class GatedExecutor(OracleExecutor):
         return super().collective_rpc(method, *args, timeout=timeout)
 
     def report(self, error: BaseException) -> None:
-        for callback in self._callbacks:
-            callback(error)
+        self._failure.fail(error)
 
 
 GIVEN: dict[str, Callable[[], Any]] = {}
