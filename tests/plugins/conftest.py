@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.plugins.environment import install_examples
+from tests.plugins.environment import REPOSITORY, install_packages
 
 PACKAGES = (
     "third_party_policy",
@@ -16,4 +16,5 @@ PACKAGES = (
 @pytest.fixture(scope="session")
 def third_party(tmp_path_factory):
     """An environment with all of them."""
-    return install_examples(tmp_path_factory.mktemp("third_party"), PACKAGES)
+    packages = [REPOSITORY / "examples" / name for name in PACKAGES]
+    return install_packages(tmp_path_factory.mktemp("third_party"), packages)

@@ -79,12 +79,12 @@ def make_venv(folder: Path, *, with_enginecore: bool) -> Path:
     return folder / "bin" / "python"
 
 
-def install_examples(folder: Path, packages) -> Environment:
-    """Build enginecore and these packages of `examples` as wheels, and install them into one new environment.
+def install_packages(folder: Path, packages) -> Environment:
+    """Build enginecore and these packages, folders, as wheels, and install them into one new environment.
 
-    The sources of the packages lie in `folder`, each in a folder of its own name.
+    Copies of the packages lie in `folder`, each in a folder of its own name.
     """
-    sources = [shutil.copytree(REPOSITORY / "examples" / name, folder / name) for name in packages]
+    sources = [shutil.copytree(package, folder / package.name) for package in packages]
     wheels = folder / "wheels"
     wheels.mkdir()
     _run("-c", BUILD, str(wheels), str(REPOSITORY), *map(str, sources))
