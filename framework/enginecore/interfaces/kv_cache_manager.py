@@ -88,13 +88,13 @@ class KVCacheManager(ABC):
 
     @abstractmethod
     def get_computed_blocks(self, request: Request) -> CachedPrefix:
-        """The longest cached prefix of the request's known tokens, at most all but the last.
+        """The longest cached prefix of the known tokens, at most all but the last.
+
         Changes nothing.
         """
 
     def peek_cached_tokens(self, request: Request) -> int:
-        """Length of that prefix in tokens. A hint: pins nothing, touches no order and no
-        statistics.
+        """Length of that prefix in tokens, as a hint: touches no order and no statistics.
 
         Default: `get_computed_blocks(request).num_tokens`.
         """
@@ -102,16 +102,17 @@ class KVCacheManager(ABC):
 
     @abstractmethod
     def num_blocks_to_allocate(self, request: Request, num_tokens: int, prefix: CachedPrefix | None = None) -> int:
-        """Free blocks that `allocate_slots` with the same arguments would take, those that it would
-        pin included.
+        """Free blocks that `allocate_slots` would take with the same arguments.
+
+        Those that it would pin are included.
         """
 
     @abstractmethod
     def num_freeable_blocks(self, requests: Sequence[Request], keep: CachedPrefix | None = None) -> int:
-        """Blocks that return to the pool if all of `requests` are freed: those that no other
-        request references.
+        """Blocks that return to the pool if all of `requests` are freed.
 
-        Blocks of `keep` do not count: another request is about to share them.
+        Those are the blocks that no other request references. Blocks of `keep` do not count:
+        another request is about to share them.
         """
 
     @abstractmethod
@@ -132,8 +133,9 @@ class KVCacheManager(ABC):
 
     @abstractmethod
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
-        """Publish the request's full blocks among its first `num_tokens` tokens, which finished
-        steps have written.
+        """Publish the full blocks of the request's first `num_tokens` tokens.
+
+        Finished steps have written them.
         """
 
     @abstractmethod
@@ -142,9 +144,7 @@ class KVCacheManager(ABC):
 
     @abstractmethod
     def free(self, request: Request) -> None:
-        """Give up the request's references, last block first. A request without blocks is left
-        alone.
-        """
+        """Give up the request's references, last block first. Without blocks, nothing happens."""
 
     def set_aside(self, request: Request, first_block: int, num_blocks: int) -> list[int]:
         """Foreseen (KV connector): take blocks from a request without giving them to the pool.

@@ -1,4 +1,4 @@
-"""Toolkit for KV cache managers: keys and indexes of contents, the block pool, orders of eviction, and a manager."""
+"""Toolkit for KV cache managers: block keys, content index, block pool, eviction orders."""
 
 from enginecore.kv_cache.block_hash import BlockHasher, encode_identity
 from enginecore.kv_cache.block_pool import BlockPool

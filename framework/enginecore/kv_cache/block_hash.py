@@ -1,9 +1,12 @@
 """Content hashes of KV blocks, chained so that equal hashes mean equal prefixes.
 
 What a block holds depends on every token before it, so its hash covers its parent's:
-`hash(n) = sha256(hash(n - 1) + tokens of block n)`, the parent of the first block being a root made of a secret
-seed, the salt and the adapter. Of hashlib's functions SHA-256 is the fastest at this size on a CPU with SHA
-instructions: 0.54 us per block of 16 tokens, BLAKE2b 0.58 (0.74 and 0.56 without such instructions).
+
+    hash(n) = sha256(hash(n - 1) + tokens of block n)
+
+The parent of the first block is a root made of a secret seed, the salt and the adapter. Of
+hashlib's functions SHA-256 is the fastest at this size on a CPU with SHA instructions: 0.54 us per
+block of 16 tokens, BLAKE2b 0.58 (0.74 and 0.56 without such instructions).
 """
 
 from array import array
@@ -18,8 +21,8 @@ class BlockHasher:
 
     Args:
         block_size: Tokens per block.
-        seed: Secret random bytes, drawn anew in every process: without them, whoever chooses tokens could compute
-            hashes in advance.
+        seed: Secret random bytes, drawn anew in every process: without them, a client that chooses
+            tokens could compute hashes in advance.
     """
 
     def __init__(self, block_size: int, seed: bytes) -> None:
@@ -59,7 +62,9 @@ def encode_identity(identity: CacheIdentity) -> bytes:
 
 
 def _typed(kind: bytes, value: str | None) -> bytes:
-    """Encode one part so that no two lists of parts read the same: a salt "x", an adapter "x", "" and None differ."""
+    """Encode one part so that no two lists of parts read the same: a salt "x", an adapter "x", ""
+    and None differ.
+    """
     if value is None:
         return kind + b"-"
     # clients choose these: a lone surrogate must not raise here

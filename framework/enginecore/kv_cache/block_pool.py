@@ -1,4 +1,4 @@
-"""The blocks of the KV cache: who references them, what they hold, and which of them are free."""
+"""The pool of KV cache blocks: references, published contents and free blocks."""
 
 import itertools
 from collections import Counter
@@ -13,16 +13,17 @@ from enginecore.kv_cache.content import Content, ContentIndex
 class BlockPool:
     """Counts references, publishes content by keys, and gives out free blocks.
 
-    A block is referenced, or free. It is published, or not: then its content is known to the index, and while nobody
-    references it, it is *cached*. Free blocks without content are given out before any other.
+    A block is referenced or free. A published block has a content that the index knows; while it
+    has no reference, it is *cached*. Free blocks without content are given out first.
 
-    **A content stays as long as its children do**, so that no block waits where no lookup gets: the order of eviction
-    is offered only what has no children. Whoever references a content references its parent too.
+    **A content stays as long as its children do**, so that every cached block can be found: only
+    contents without children are offered to the eviction order. An owner that references a content
+    references its parent too.
 
-    Two requests may compute the same content. The block that was published first is hit; the others are copies. When
-    the last reference to the first goes, the oldest copy takes over, and the block has no content; when the last
-    reference to a copy goes, it has no content either. One that is published while the first is cached takes over at
-    once. So only what is referenced has copies.
+    Two requests may compute the same content. The block that was published first is hit; the others
+    are copies. When the last reference to the first goes, the oldest copy takes over, and the block
+    has no content; when the last reference to a copy goes, it has no content either. One that is
+    published while the first is cached takes over at once. So only what is referenced has copies.
 
     Args:
         num_blocks: Blocks in the pool; ids are 0 to num_blocks - 1.
@@ -47,7 +48,7 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """Blocks that nobody references."""
+        """Blocks without a reference."""
         return len(self._empty) + self.num_cached
 
     # -- lookups ---------------------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ class BlockPool:
     # -- references ------------------------------------------------------------------------------------------------
 
     def allocate(self, num_blocks: int) -> list[int]:
-        """Take free blocks, each with one reference: those without content first, then evicted ones.
+        """Take free blocks, each with one reference: those without content first, then evict.
 
         Raises:
             InvariantError: fewer are free; nothing is changed.
@@ -119,10 +120,10 @@ class BlockPool:
             content.num_hits += 1
 
     def free(self, blocks: Sequence[int], owner: str) -> None:
-        """Give up one reference to each of these blocks, which stand in order of position. The last goes first.
+        """Give up one reference to each of these blocks, given in order of position; last first.
 
         Raises:
-            InvariantError: naming `owner`, if nobody references a block, or there is no such block.
+            InvariantError: naming `owner`, if a block has no reference or does not exist.
         """
         counts = self._num_references
         if blocks and not 0 <= min(blocks) <= max(blocks) < self.num_blocks:
@@ -131,7 +132,7 @@ class BlockPool:
         now = self._clock.now()
         for block in reversed(blocks):
             if counts[block] <= 0:
-                raise InvariantError(f"{owner} frees block {block}, which nobody references: freed twice?")
+                raise InvariantError(f"{owner} frees block {block}, which has no reference: freed twice?")
             counts[block] -= 1
             if not counts[block]:
                 self._release(block, now)
@@ -146,7 +147,8 @@ class BlockPool:
             end: How many are to be.
 
         Raises:
-            InvariantError: a block is free or published already, or the one before them is not published.
+            InvariantError: a block is free or published already, or the one before them is not
+                published.
         """
         parent = self._content[blocks[start - 1]] if start else None
         if start and parent is None:
@@ -202,7 +204,7 @@ class BlockPool:
         self._empty.append(first)
 
     def _uncache(self, content: Content) -> None:
-        """It is used again."""
+        """A cached content is referenced again."""
         self.num_cached -= 1
         if not content.num_children:
             self._order.remove(content)
@@ -219,7 +221,7 @@ class BlockPool:
         self._content[block] = None
 
     def _evict(self, given_up: CachedContent) -> int:
-        """Forget what the order of eviction gave up. Its parent may be next."""
+        """Forget a content that the eviction order gave up. Its parent may be next."""
         block = given_up.block_id
         content = self._content[block]
         if content is None or content is not given_up or self._num_references[block] or content.num_children:
@@ -297,7 +299,7 @@ class BlockPool:
         unused = [block for content, blocks in self._copies.items() for block in (content.block_id, *blocks)
                   if not self._num_references[block]]  # fmt: skip
         if unused:
-            raise InvariantError(f"blocks {unused} keep a content that has copies, although nobody references them")
+            raise InvariantError(f"blocks {unused} keep a content that has copies, although they have no references")
 
     def _check_chain(self) -> None:
         contents = set(self._index)

@@ -1,4 +1,4 @@
-"""What published blocks hold, and the index that finds it."""
+"""Contents of published blocks, and the index that finds them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -11,15 +11,15 @@ class Content:
 
     Attributes:
         block_id: The block that is hit.
-        key: What the index knows it by, given its parent.
-        parent: The content before it in its prefix; None: it is the first.
-        place: Where it stands in the index; the index's own.
-        position: Contents before it in its prefix.
-        num_children: Contents whose parent it is.
-        published: Its number in order of publication.
-        num_hits: How often it was found and shared.
-        last_use: Number of the use that ended last; not set in the first one, which spares time.
-        last_used_at: When that was; likewise.
+        key: Key in the index, unique among the children of a parent.
+        parent: The content before this one in its prefix; None for the first.
+        place: Where this content stands in the index; owned by the index.
+        position: Number of contents before this one in its prefix.
+        num_children: Number of contents whose parent is this one.
+        published: Serial number of the publication.
+        num_hits: How often this content was found and shared.
+        last_use: Serial number of the use that ended last; unset during the first use.
+        last_used_at: When that use ended, in seconds on the engine's clock; unset likewise.
     """
 
     last_use: int
@@ -51,23 +51,23 @@ class ContentIndex(Protocol):
         ...
 
     def count(self, keys: Sequence[bytes], limit: int) -> int:
-        """How many `find` would find."""
+        """Number of contents that `find` would return."""
         ...
 
     def add(self, content: Content) -> Content:
-        """Make it known behind its parent, and return it; or return what is known there under its key already."""
+        """Add a content behind its parent; returns it, or the one that has its key there."""
         ...
 
     def remove(self, content: Content) -> None:
-        """It is forgotten. Nothing is known behind it."""
+        """Forget a content that has no children."""
         ...
 
     def clear(self) -> None:
-        """Everything is forgotten."""
+        """Forget all contents."""
         ...
 
     def __iter__(self) -> Iterator[Content]:
-        """All that is known."""
+        """All contents, in any order."""
         ...
 
     def check_invariants(self) -> None:
@@ -80,7 +80,9 @@ class ContentIndex(Protocol):
 
 
 class HashIndex:
-    """A map from chained hashes: equal keys mean equal prefixes, so that one look-up per block finds it anywhere."""
+    """A map from chained hashes: equal keys mean equal prefixes, so that one look-up per block
+    finds it anywhere.
+    """
 
     def __init__(self) -> None:
         self._contents: dict[bytes, Content] = {}
@@ -97,8 +99,8 @@ class HashIndex:
     def count(self, keys: Sequence[bytes], limit: int) -> int:
         """By bisection, since the known ones come first.
 
-        A scheduler may ask this of every waiting request in every step, and what was found before is out of date as
-        soon as any block is published or evicted.
+        A scheduler may ask this of every waiting request in every step, and what was found before
+        is out of date as soon as any block is published or evicted.
         """
         low, high = 0, limit
         while low < high:

@@ -1,4 +1,4 @@
-"""Orders of eviction by a key."""
+"""Eviction orders by a key."""
 
 import itertools
 from abc import abstractmethod
@@ -14,11 +14,11 @@ _Entry = tuple[Any, int, CachedContent]
 
 
 class KeyedOrder(EvictionOrder):
-    """Smallest key first, ties by who was added first. Subclass it; only `key` is required.
+    """Smallest key first, equal keys as they were added. Subclass it; only `key` is required.
 
-    A heap, in which what was removed lies until it comes up or outnumbers what is held: every call takes logarithmic
-    time, on average. The last one added stays outside: mostly it is the parent of what was evicted just before, and
-    goes next.
+    A heap. A removed content stays in it until it comes up or removed ones outnumber those held, so
+    every call takes logarithmic time on average. The last content added stays outside the heap: it
+    is mostly the parent of the one that was just evicted, and goes next.
     """
 
     lifetime: float | None = None
@@ -31,7 +31,7 @@ class KeyedOrder(EvictionOrder):
 
     @abstractmethod
     def key(self, content: CachedContent) -> Any:
-        """Anything that orders. Asked each time that it may be evicted."""
+        """Anything that orders. Asked each time that the content becomes evictable."""
 
     def add(self, content: CachedContent) -> None:
         if self._last is not None:

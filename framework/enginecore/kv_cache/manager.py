@@ -1,4 +1,4 @@
-"""A KV cache manager over a block pool, whatever its contents are known by."""
+"""A KV cache manager over a block pool, for any kind of block keys and content index."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,12 +15,14 @@ from enginecore.request import Request
 
 
 class BlockKeys(Protocol):
-    """Says what the contents of a request's blocks are known by."""
+    """Makes the keys by which an index knows the contents of a request's blocks."""
 
     def extend(self, request: Request, num_blocks: int) -> None:
-        """Grow `request.block_hashes` to at least `num_blocks` keys, for blocks that are full of known tokens.
+        """Grow `request.block_hashes` to at least `num_blocks` keys, for blocks that are full of
+        known tokens.
 
-        Together with those before it, a key stands for the request's cache identity and every token so far.
+        Together with those before it, a key stands for the request's cache identity and every token
+        so far.
         """
         ...
 
@@ -38,13 +40,13 @@ class _Table:
 class BlockPoolManager(KVCacheManager):
     """Knows which blocks each request holds; the pool knows the rest.
 
-    Hits are counted once per request, when its first admission succeeds: neither a failed attempt nor a resumption
-    after a preemption is a second query.
+    Hits are counted once per request, when its first admission succeeds: a failed attempt or a
+    resumption after a preemption is not a second query.
 
     Args:
         config: The KV cache as sized, with one group of layers.
         index: Finds contents, empty.
-        keys: What contents are known by in that index.
+        keys: Makes the keys of that index.
         enable_prefix_caching: False: no keys are made, nothing is published or hit.
         order: Order of eviction, empty; None: least recently used first.
         clock: The engine's clock; None: real time.
@@ -74,7 +76,7 @@ class BlockPoolManager(KVCacheManager):
         self._keys = keys
         # an order may be empty and yet be one: do not ask for its truth
         self._pool = BlockPool(config.num_blocks, index, Lru() if order is None else order, clock or RealClock())
-        # by the request itself: an id may be in use again before the last word about its first owner is spoken
+        # by request, not by id: an id may be in use again before its first owner has been freed
         self._tables: dict[Request, _Table] = {}
         self._num_queried_tokens = self._num_hit_tokens = 0
 
@@ -161,7 +163,7 @@ class BlockPoolManager(KVCacheManager):
         )
 
     def check_invariants(self) -> None:
-        """Verify the pool, and that what each request holds is published as far as its table says."""
+        """Verify the pool, and that each request's table is published as far as it says."""
         self._pool.check_invariants([(f"request {r.request_id!r}", t.blocks) for r, t in self._tables.items()])
         for request, table in self._tables.items():
             published = table.blocks[: table.num_published]
@@ -172,20 +174,20 @@ class BlockPoolManager(KVCacheManager):
         return self._enable_prefix_caching and not request.skip_prefix_cache
 
     def _num_hittable_blocks(self, request: Request) -> int:
-        """How many blocks a lookup may find, keys made: the last token is always computed, its output is wanted."""
+        """How many blocks a lookup may find, keys made. The last token is always computed."""
         if not self._uses_cache(request):
             return 0
         return self._make_keys(request, (request.num_tokens - 1) // self._block_size)
 
     def _make_keys(self, request: Request, num_blocks: int) -> int:
-        """See to it that so many blocks have keys; how many of them have, since ready ones may be fewer."""
+        """Make keys for so many blocks; returns how many have one: ready hashes may be fewer."""
         if request.has_ready_hashes:
             return min(num_blocks, len(request.block_hashes))
         self._keys.extend(request, num_blocks)
         return num_blocks
 
     def _demand(self, request: Request, num_tokens: int, prefix: CachedPrefix | None) -> tuple[Sequence[int], int, int]:
-        """Blocks to share, how many new ones are needed beside them, and how many of the shared are free now."""
+        """Blocks to share, number of new ones needed, and how many of the shared are free."""
         table = self._tables.get(request)
         num_needed = -(-num_tokens // self._block_size)
         if prefix is None:
