@@ -32,10 +32,11 @@ def chat(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Talk with the model. Each line is a message; /reset forgets the conversation, /exit ends it.
+    """Talk with the model.
 
-    Reads from a pipe too: then only the answers are printed. With --json, one object per line and
-    answer.
+    Each line is a message; /reset forgets the conversation, /exit ends it.
+
+    Reads from a pipe too, and then prints only the answers. With --json: one object per answer.
     """
     params = SamplingParams(
         max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, stop=tuple(stop or ())

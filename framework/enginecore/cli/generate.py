@@ -39,8 +39,7 @@ def generate(
 ) -> None:
     """Complete prompts.
 
-    One prompt is shown as it is written, several are shown as they end. With --json, one object per
-    line and prompt.
+    One prompt is shown as it is written; several, as they end. With --json: one object per line.
     """
     texts = [*(prompts or ()), *_read_prompts(prompts_file)]
     if not texts:

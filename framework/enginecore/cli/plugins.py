@@ -22,8 +22,9 @@ def plugins(
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a plugin failed.")] = False,
 ) -> None:
-    """List all plugins with their status and components. Exits with 0 even if some failed, unless
-    --strict is given.
+    """List all plugins, with their status and components.
+
+    Exits with 0 even if some failed, unless --strict is given.
     """
     registry = load_registry(parse_overrides(overrides or ()), config_file=config)
     if as_json:

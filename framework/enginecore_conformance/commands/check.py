@@ -36,8 +36,9 @@ def check(
     as_json: AsJson = False,
     list_only: Annotated[bool, typer.Option("--list", help="List the checks, and run none.")] = False,
 ) -> None:
-    """Check a component against its contract. Exits with 1 if a rule is broken, or if an opt-out is
-    not needed.
+    """Check a component against its contract.
+
+    Exits with 1 if a rule is broken, or if an opt-out is not needed.
     """
     if os.getcwd() not in sys.path:  # where MODULE:NAME is looked for, too
         sys.path.insert(0, os.getcwd())

@@ -25,8 +25,9 @@ def new(
     kind: Annotated[str, typer.Argument(help="What the package offers: scheduler.")],
     name: Annotated[str, typer.Argument(help="What users will choose it by, such as least-work.")],
 ) -> None:
-    """Write a package that offers a component into a new folder of its name: code, tests, and how
-    to install it.
+    """Write a package that offers a component: code, tests, and how to install it.
+
+    It is written into a new folder of its name.
     """
     templates = Environment(
         loader=PackageLoader("enginecore_conformance.commands"),
