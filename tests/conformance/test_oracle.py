@@ -376,7 +376,7 @@ def test_fault_waits_for_its_step_and_happens_once():
 
 def test_fault_fail_is_one_step():
     bench = make_oracle(faults=[Fault(kind="fail")])
-    with pytest.raises(Exception, match="told to fail at step 0"):
+    with pytest.raises(Exception, match="set to fail at step 0"):
         run_two(bench)
     bench.oracle.check_health()
 
@@ -385,7 +385,7 @@ def test_fault_die_is_reported_once_and_for_good():
     bench = make_oracle(faults=[Fault(kind="die")])
     failures: list[BaseException] = []
     bench.oracle.register_failure_callback(failures.append)
-    with pytest.raises(Exception, match="told to fail"):
+    with pytest.raises(Exception, match="set to fail"):
         run_two(bench)
     assert len(failures) == 1
     with pytest.raises(EngineDeadError):

@@ -50,7 +50,7 @@ def test_a_failed_step_is_told_once() -> None:
         with pytest.raises(EngineDeadError):
             core.advance()
     assert [type(error) for error in told] == [StepError] * 2
-    assert "told to fail at step 2" in str(told[0])
+    assert "set to fail at step 2" in str(told[0])
 
 
 def test_a_failure_of_the_executor_is_told_on_its_thread_while_nobody_steps() -> None:
@@ -94,7 +94,7 @@ def test_a_callback_that_fails_keeps_nobody_from_being_told(caplog: pytest.LogCa
 
     core.register_failure_callback(broken)
     core.register_failure_callback(told.append)
-    with pytest.raises(EngineDeadError, match="told to fail"):
+    with pytest.raises(EngineDeadError, match="set to fail"):
         core.advance()
     assert len(told) == 1
     assert "broken callback" in caplog.text

@@ -312,7 +312,7 @@ def test_31_a_fault_of_one_row_ends_that_request_alone(depth, feeds_tokens, kind
         assert bad.finish_reason is FinishReason.LENGTH
     else:
         assert bad.finish_reason is FinishReason.ERROR
-        assert ("told to fail" if kind == "error" else "no row") in str(bad.error)
+        assert ("set to fail" if kind == "error" else "no row") in str(bad.error)
         assert len(harness.transcript["bad"].token_ids) < 8
 
 
