@@ -50,7 +50,7 @@ VICTIM = KindSpec(
 
 KV_CACHE_MANAGER = KindSpec(
     name="kv_cache_manager",
-    summary="Gives KV blocks to requests, and finds prefixes that are cached.",
+    summary="Gives KV blocks to requests, and finds cached prefixes.",
     interface=KVCacheManager,
     context=KVCacheManagerContext,
     table="kv_cache_manager",
@@ -76,7 +76,7 @@ EVICTION = KindSpec(
 
 EXECUTOR = KindSpec(
     name="executor",
-    summary="Runs the model. What it can do depends on its settings: see ExecutorCapabilities.",
+    summary="Runs the model.",
     interface=Executor,
     context=ExecutorContext,
     table="executor",

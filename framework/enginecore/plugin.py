@@ -98,6 +98,22 @@ class Component:
     summary: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command that `enginecore NAME` runs.
+
+    Attributes:
+        name: Lower-case words joined by `-`.
+        target: "module:attribute" of a Typer app, or of a function that Typer can make a command of. The module is
+            imported only when the command is called.
+        summary: One line for `enginecore --help`.
+    """
+
+    name: str
+    target: str
+    summary: str
+
+
 class HookSpecs:
     """The hooks of enginecore. A plugin implements any of them."""
 
@@ -111,6 +127,10 @@ class HookSpecs:
 
         Every plugin may offer components of them, and `<table>.use` chooses one of those.
         """
+
+    @hookspec
+    def enginecore_commands(self) -> Iterable[Command]:  # type: ignore[empty-body]
+        """Commands that this plugin adds to `enginecore`. Called once, right after import."""
 
     @hookspec
     def enginecore_step_finished(self, record: StepRecord) -> None:

@@ -17,6 +17,8 @@ As the tests of a package that offers a component, with pytest:
 From the command line: `enginecore check scheduler:NAME`, or `pytest --pyargs enginecore_conformance
 --component scheduler:NAME`.
 
+Names are imported when first used: the entry point of the oracle and of the commands needs none of them.
+
 - `front_doors`: those above; `kits`: which kinds there is a kit for.
 - `schedulers`, `victims`, `kv_cache_managers`, `evictions`, `executors`, `transports`: the kits.
 - `checks`: named checks, and what comes of them; what kits are made of.
@@ -31,6 +33,20 @@ after each.
 - `chaos`: a scheduling policy that decides everything at random.
 """
 
-from enginecore_conformance.front_doors import PreparedCheck, check_component, parametrize, prepare
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from enginecore_conformance.front_doors import PreparedCheck, check_component, parametrize, prepare
 
 __all__ = ["PreparedCheck", "check_component", "parametrize", "prepare"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("enginecore_conformance.front_doors"), name)
+    raise AttributeError(f"module 'enginecore_conformance' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,9 +1,9 @@
-"""Entry point of the kit's components: the executor `oracle`."""
+"""Entry point of the conformance kits: the executor `oracle`, and the commands for plugin authors."""
 
 from collections.abc import Iterable
 
 from enginecore.interfaces import Executor
-from enginecore.plugin import Component, ExecutorContext, hookimpl
+from enginecore.plugin import Command, Component, ExecutorContext, hookimpl
 from enginecore_conformance.oracle.settings import OracleSettings
 
 
@@ -24,4 +24,14 @@ def enginecore_components() -> Iterable[Component]:
             settings=OracleSettings,
             summary="No model: tokens are right only if blocks, slots and tokens are handled right. For tests.",
         )
+    ]
+
+
+@hookimpl
+def enginecore_commands() -> Iterable[Command]:
+    """Commands for plugin authors."""
+    folder = "enginecore_conformance.commands"
+    return [
+        Command(name="check", target=f"{folder}.check:check", summary="Check a component against its contract."),
+        Command(name="new", target=f"{folder}.new:new", summary="Write a package that offers a component."),
     ]

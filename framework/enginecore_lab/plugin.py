@@ -1,11 +1,11 @@
-"""The lab's plugin: its kinds of component, and its own workloads, distributions and metrics."""
+"""The lab's plugin: its kinds of component, its own workloads, distributions and metrics, and its commands."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
 
-from enginecore.plugin import Component, KindSpec, hookimpl
+from enginecore.plugin import Command, Component, KindSpec, hookimpl
 from enginecore_lab.kinds import LAB_KINDS
 from enginecore_lab.metrics.catalogue import metric_components
 from enginecore_lab.workloads import arrivals, lengths, mix, sharegpt, synthetic, traces
@@ -52,6 +52,29 @@ def enginecore_components() -> Iterable[Component]:
     offers = (("workload", _WORKLOADS), ("arrivals", _ARRIVALS), ("lengths", _LENGTHS))
     own = [_component(kind, name, model) for kind, models in offers for name, model in models]
     return [*own, *metric_components()]
+
+
+@hookimpl
+def enginecore_commands() -> Iterable[Command]:
+    """Commands on experiments."""
+    folder = "enginecore_lab.commands"
+    return [
+        Command(name="ab", target=f"{folder}.ab:ab", summary="Run the arms of an experiment, and say which is better."),
+        Command(name="replay", target=f"{folder}.replay:replay", summary="Run one workload on one configuration."),
+        Command(
+            name="capacity",
+            target=f"{folder}.capacity:capacity",
+            summary="Find the highest rate at which requests are served in time.",
+        ),
+        Command(
+            name="sweep", target=f"{folder}.sweep:sweep", summary="Run the arms of an experiment at several rates."
+        ),
+        Command(
+            name="calibrate",
+            target=f"{folder}.calibrate:calibrate",
+            summary="Measure the steps of an engine, and fit what they cost.",
+        ),
+    ]
 
 
 def _component(kind: str, name: str, model: type[BaseModel]) -> Component:

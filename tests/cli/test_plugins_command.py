@@ -5,7 +5,23 @@ import json
 import pytest
 
 from enginecore.cli import main
-from tests.registry.fake_plugins import SCHEDULER
+from enginecore.kinds import KINDS
+from enginecore.settings import load_registry
+from tests.registry.fake_plugins import ROUTER, ROUTER_KIND, SCHEDULER
+
+
+def sections_of(out):
+    """Text by name, by the first word of each heading."""
+    sections: dict[str, dict[str, str]] = {}
+    heading = ""
+    for line in out.splitlines():
+        name, _, text = line.strip().partition(" ")
+        if line.startswith("  "):
+            sections[heading][name] = text.strip()
+        elif line:
+            heading = name
+            sections[heading] = {}
+    return sections
 
 
 @pytest.fixture
@@ -22,20 +38,33 @@ def run(capsys, monkeypatch):
     return run
 
 
-def test_the_table_shows_status_reason_and_summaries(site, run):
+def test_the_list_shows_status_reason_and_summaries(site, run):
     site.install("acme-good", SCHEDULER.format(name="good"), version="2.1")
     site.install("acme-broken", "raise ValueError('[bold]not markup[/bold]')")
     site.install("acme-blocked", SCHEDULER.format(name="blocked"))
     code, out, err = run("--set", 'plugins.block=["acme-blocked"]')
     assert (code, err) == (0, "")
-    [good] = [line for line in out.splitlines() if "acme-good" in line]
-    assert "acme-good 2.1" in good
-    assert "active" in good
-    assert "scheduler good: For tests." in good
-    [blocked] = [line for line in out.splitlines() if "acme-blocked" in line]
-    assert "blocked: plugins.block names it" in blocked
-    assert "failed: ValueError: [bold]not markup[/bold]" in out
+    sections = sections_of(out)
+    assert sections["scheduler"]["good"] == "(acme-good 2.1) For tests."
+    assert sections["plugins"]["acme-good"] == "acme-good 2.1  active"
+    assert sections["plugins"]["acme-blocked"] == "acme-blocked 1.0  blocked: plugins.block names it"
+    assert sections["plugins"]["acme-broken"].endswith("failed: ValueError: [bold]not markup[/bold]")
     assert "acme_broken.py" in out  # its traceback
+
+
+def test_there_is_one_line_per_component_under_its_kind_and_it_fits(site, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    site.install("acme-kinds", ROUTER_KIND.format(changes=""))
+    site.install("acme-parts", ROUTER.format(name="last"))
+    _, out, _ = run()
+    assert max(map(len, out.splitlines())) <= 80
+    sections = sections_of(out)
+    registry = load_registry()
+    for kind in registry.kinds:
+        assert list(sections[kind]) == [component.name for component in registry.components(kind)]
+    assert sections["router"] == {"last": "(acme-parts 1.0) For tests."}
+    assert "router  Says which engine takes a request." in out.splitlines()
+    assert {"check", "ab"} <= sections["commands"].keys()
 
 
 def test_conflicts_are_shown(site, run):
@@ -59,11 +88,36 @@ def test_json_holds_all_that_is_known(run):
         "reason",
         "traceback",
         "components",
+        "kinds",
+        "commands",
     }
     [fcfs] = [component for component in bundled["components"] if component["name"] == "fcfs"]
     assert fcfs["kind"] == "scheduler"
     assert fcfs["summary"]
     assert fcfs["capabilities"] == ["batch_queue", "chunked_prefill", "out_of_order", "prefix_caching", "victim"]
+
+
+def test_json_holds_kinds_and_commands(site, run):
+    site.install("acme-kinds", ROUTER_KIND.format(changes="kit='acme.kits:ROUTERS'"))
+    answer = json.loads(run("--json")[1])
+    kinds = {kind["name"]: kind for kind in answer["kinds"]}
+    assert list(kinds)[: len(KINDS)] == [kind.name for kind in KINDS]
+    assert kinds["router"] == {
+        "name": "router",
+        "summary": "Says which engine takes a request.",
+        "interface": "tests.registry.routers:Router",
+        "table": "router",
+        "default": "first",
+        "capabilities": {"sticky": "Keeps the requests of one session together."},
+        "part_of": None,
+        "kit": "acme.kits:ROUTERS",
+        "opens_network": False,
+    }
+    records = {record["entry_point"]: record for record in answer["plugins"]}
+    assert records["acme-kinds"]["kinds"] == ["router"]
+    [check] = [command for command in records["enginecore-conformance"]["commands"] if command["name"] == "check"]
+    assert check["target"] == "enginecore_conformance.commands.check:check"
+    assert check["summary"]
 
 
 def test_it_works_with_settings_that_are_wrong_elsewhere(run):

@@ -81,7 +81,7 @@ def test_a_list_that_names_nothing_is_an_error_that_lists_what_was_found(site, l
     assert f"plugins.{next(iter(lists))} names 'acme-shed'" in message
     assert "did you mean acme-sched" in message
     assert "acme-entry (acme-sched)" in message
-    assert "enginecore-oracle (enginecore)" in message
+    assert "enginecore-conformance (enginecore)" in message
 
 
 def test_one_distribution_twice_on_the_path_is_no_duplicate_of_itself(site, tmp_path, monkeypatch):

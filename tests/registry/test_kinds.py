@@ -22,7 +22,8 @@ def test_a_component_of_a_plugins_kind_is_found_in_any_order(site, kind_in, comp
     site.install(component_in, ROUTER.format(name="last"))
     registry = Registry.discover()
     assert (record_of(registry, kind_in).status, record_of(registry, component_in).status) == ("active", "active")
-    assert list(registry.kinds) == [*(kind.name for kind in KINDS), "router"]
+    assert list(registry.kinds)[: len(KINDS)] == [kind.name for kind in KINDS]
+    assert registry.kinds["router"].default == "first"
     router = registry.build(registry.get("router", "last"), SimpleNamespace(start=1), SimpleNamespace(num_engines=3))
     assert router.route("request") == 3
 
@@ -89,7 +90,7 @@ def test_a_row_that_breaks_a_rule_fails_its_plugin_alone(site, case):
     assert record.status == "failed"
     assert reason in record.reason
     assert "good" in names(registry)
-    assert list(registry.kinds) == [kind.name for kind in KINDS]
+    assert {"router", changes.get("name", "")}.isdisjoint(registry.kinds.keys() - {kind.name for kind in KINDS})
 
 
 def test_kinds_must_be_a_list_of_rows(site):
@@ -133,11 +134,9 @@ def test_a_kind_that_is_known_to_be_lost_names_the_plugin_that_brings_it(site):
     site.install("kinds", declares() + odd)
     registry = Registry.discover()
     assert "unknown kind 'rooter'; did you mean router?" in record_of(registry, "kinds").reason
-    assert (
-        "unknown kind 'router'; the kinds are scheduler, victim, kv_cache_manager, eviction, executor, transport, "
-        "tokenizer; would bring it: plugin 'kinds' of distribution kinds 1.0, which is failed: component 'odd'"
-        in record_of(registry, "acme-parts").reason
-    )
+    reason = record_of(registry, "acme-parts").reason
+    assert "unknown kind 'router'; the kinds are scheduler, victim, kv_cache_manager, eviction, " in reason
+    assert ". It comes from plugin 'kinds' of distribution kinds 1.0, which failed: component 'odd'" in reason
 
 
 def test_a_component_of_an_unknown_kind_names_the_plugins_that_may_have_brought_it(site):
@@ -145,10 +144,10 @@ def test_a_component_of_an_unknown_kind_names_the_plugins_that_may_have_brought_
     site.install("acme-parts", ROUTER.format(name="last"))
     registry = Registry.discover()
     assert (
-        "may bring it: plugin 'acme-broken' of distribution acme-broken 1.0, which is failed: ModuleNotFoundError"
+        "It may come from plugin 'acme-broken' of distribution acme-broken 1.0, which failed: ModuleNotFoundError"
         in record_of(registry, "acme-parts").reason
     )
-    with pytest.raises(PluginError, match=r"no kind of component 'router'.* may bring it: plugin 'acme-broken'"):
+    with pytest.raises(PluginError, match=r"no kind of component 'router'.* It may come from plugin 'acme-broken'"):
         registry.get("router", "last")
 
 

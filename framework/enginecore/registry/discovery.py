@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from enginecore.errors import ConfigurationError
 from enginecore.plugin import ENTRY_POINT_GROUP, PLUGIN_API
-from enginecore.registry.record import PluginRecord, Status
+from enginecore.registry.record import PluginRecord, Status, normalised
 from enginecore.registry.spelling import closest
 
-_OWN_DISTRIBUTION = "enginecore"
 _GROUPS = ENTRY_POINT_GROUP.removesuffix(str(PLUGIN_API))
 _ANY_VERSION = re.compile(re.escape(_GROUPS) + r"\d+")
 
@@ -57,12 +56,12 @@ class Candidate(NamedTuple):
     @property
     def is_bundled(self) -> bool:
         """Whether it comes with enginecore itself."""
-        return _normalised(self.distribution) == _OWN_DISTRIBUTION
+        return self.record("active").is_bundled
 
     def matches(self, names: Iterable[str]) -> bool:
         """Whether one of `names` is its entry point's or its distribution's name."""
-        own = {_normalised(self.entry_point.name), _normalised(self.distribution)}
-        return any(_normalised(name) in own for name in names)
+        own = {normalised(self.entry_point.name), normalised(self.distribution)}
+        return any(normalised(name) in own for name in names)
 
     def record(self, status: Status, reason: str = "", **more: Any) -> PluginRecord:
         """The plugin's record; `more` are further attributes of it."""
@@ -77,11 +76,6 @@ class Candidate(NamedTuple):
         )
 
 
-def _normalised(name: str) -> str:
-    """A name as package indexes compare it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def find_candidates() -> tuple[list[Candidate], list[PluginRecord]]:
     """All plugins on the path, in a fixed order, and records of distributions that cannot be read.
 
@@ -92,7 +86,7 @@ def find_candidates() -> tuple[list[Candidate], list[PluginRecord]]:
     for installed in distributions():
         try:
             for candidate in _candidates_of(installed):
-                candidates.setdefault((_normalised(candidate.distribution), candidate.entry_point.name), candidate)
+                candidates.setdefault((normalised(candidate.distribution), candidate.entry_point.name), candidate)
         except Exception as error:
             # what a damaged dist-info raises depends on where it is damaged and on the version of Python
             unreadable.append(_unreadable(installed, error))

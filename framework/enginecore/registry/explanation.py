@@ -38,9 +38,14 @@ def explain_unknown_kind(error: UnknownKindError, left_out: Sequence[PluginRecor
     suspects = bringing or [record for record in left_out if record.status == "failed" and not record.kinds]
     if not suspects:
         return str(error)
-    would = "would bring it" if bringing else "may bring it"
-    shown = "; ".join(f"{record.origin}, which is {record.status}: {record.reason}" for record in suspects)
-    return f"{error}; {would}: {shown}"
+    ending = "" if str(error).endswith("?") else "."
+    comes = "It comes from" if bringing else "It may come from"
+    return f"{error}{ending} {comes} {'; '.join(map(_left_out, suspects))}"
+
+
+def _left_out(record: PluginRecord) -> str:
+    status = "failed" if record.status == "failed" else "is blocked"
+    return f"{record.origin}, which {status}: {record.reason}"
 
 
 def explain_duplicates(kind: str, name: str, records: Sequence[PluginRecord]) -> str:

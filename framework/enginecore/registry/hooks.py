@@ -14,7 +14,7 @@ from enginecore.registry.spelling import closest
 
 HOOKS = tuple(name for name in vars(HookSpecs) if name.startswith("enginecore_"))
 
-_OFFERS = frozenset({"enginecore_components", "enginecore_kinds"})
+_OFFERS = frozenset({"enginecore_commands", "enginecore_components", "enginecore_kinds"})
 """Hooks that return a list. They are called once, and may be generators."""
 
 _MARK = "enginecore_impl"  # the attribute that pluggy's marker sets

@@ -2,14 +2,15 @@
 
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pluggy
 
 from enginecore.errors import PluginError
 from enginecore.kinds import KINDS
-from enginecore.plugin import Component, KindSpec
+from enginecore.plugin import Command, Component, KindSpec
+from enginecore.registry.command_rules import check_commands
 from enginecore.registry.component_rules import UnknownKindError, check_components, check_kinds_of
 from enginecore.registry.discovery import Candidate, DiscoveryOptions, refusal
 from enginecore.registry.explanation import explain_unknown_kind
@@ -40,10 +41,24 @@ class _Imported:
     candidate: Candidate
     kinds: tuple[KindSpec, ...]
     components: tuple[Component, ...]
+    commands: tuple[Command, ...]
 
     @property
     def origin(self) -> str:
         return self.candidate.record("active").origin
+
+    def active(self) -> PluginRecord:
+        """The record of one that stays."""
+        offered: dict[str, Any] = {"kinds": self.kinds, "components": self.components, "commands": self.commands}
+        return self.candidate.record("active", **offered)
+
+    def failed(self, reason: str) -> PluginRecord:
+        """The record of one that must leave."""
+        return self.candidate.record("failed", reason, kinds=self.kinds, commands=self.commands)
+
+    def blocked(self, reason: str) -> PluginRecord:
+        """The record of one that may not stay."""
+        return replace(self.active(), status="blocked", reason=reason)
 
 
 class _Loading:
@@ -77,8 +92,7 @@ class _Loading:
         """What came of a plugin."""
         if (left_out := self._left_out.get(candidate.key)) is not None:
             return left_out
-        plugin = self._plugins[candidate.key]
-        return candidate.record("active", components=plugin.components, kinds=plugin.kinds)
+        return self._plugins[candidate.key].active()
 
     @property
     def _kinds(self) -> Mapping[str, KindSpec]:
@@ -95,7 +109,9 @@ class _Loading:
         check_kinds(kinds, self._options.reserved)
         components = call_offer(self._manager, plugin, "enginecore_components", Component)
         check_components(components)
-        return _Imported(candidate, kinds, components)
+        commands = call_offer(self._manager, plugin, "enginecore_commands", Command)
+        check_commands(commands)
+        return _Imported(candidate, kinds, components, commands)
 
     def _leave_out(self, candidate: Candidate, record: PluginRecord) -> None:
         if self._manager.has_plugin(candidate.key):
@@ -110,7 +126,7 @@ class _Loading:
             if plugin.candidate.is_bundled:
                 continue
             if reason := self._clash(plugin):
-                yield key, plugin.candidate.record("failed", reason, kinds=plugin.kinds)
+                yield key, plugin.failed(reason)
 
     def _clash(self, plugin: _Imported) -> str:
         others = [other for other in self._plugins.values() if other is not plugin]
@@ -131,13 +147,12 @@ class _Loading:
                 check_kinds_of(plugin.components, kinds)
             except UnknownKindError as error:
                 reason = explain_unknown_kind(error, list(self._left_out.values()))
-                yield key, plugin.candidate.record("failed", reason, kinds=plugin.kinds)
+                yield key, plugin.failed(reason)
             except PluginError as error:
-                yield key, plugin.candidate.record("failed", str(error), kinds=plugin.kinds)
+                yield key, plugin.failed(str(error))
             else:
                 if reason := self._network_refusal(plugin, kinds):
-                    offered = {"components": plugin.components, "kinds": plugin.kinds}
-                    yield key, plugin.candidate.record("blocked", reason, **offered)
+                    yield key, plugin.blocked(reason)
 
     def _network_refusal(self, plugin: _Imported, kinds: Mapping[str, KindSpec]) -> str:
         """Why a plugin that opens a network surface may not; empty if it may, or opens none."""

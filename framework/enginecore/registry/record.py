@@ -1,11 +1,19 @@
 """The record of one plugin, loaded or not."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-from enginecore.plugin import Component, KindSpec
+from enginecore.plugin import Command, Component, KindSpec
+
+_OWN_DISTRIBUTION = "enginecore"
 
 Status = Literal["active", "blocked", "failed"]
+
+
+def normalised(name: str) -> str:
+    """A name as package indexes compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +31,7 @@ class PluginRecord:
         components: All that it offers if active. A plugin that is blocked because it opens a network surface lists
             what it would offer.
         kinds: Kinds that it declares, as far as they were found out. They count only if it is active.
+        commands: Likewise the commands that it offers.
     """
 
     entry_point: str
@@ -34,6 +43,12 @@ class PluginRecord:
     traceback: str = ""
     components: tuple[Component, ...] = ()
     kinds: tuple[KindSpec, ...] = ()
+    commands: tuple[Command, ...] = ()
+
+    @property
+    def is_bundled(self) -> bool:
+        """Whether it comes with enginecore itself."""
+        return normalised(self.distribution) == _OWN_DISTRIBUTION
 
     @property
     def origin(self) -> str:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from enginecore.cli import build_app
+from enginecore.cli.app import build_app
 from enginecore.errors import ConfigurationError, InvariantError
 from enginecore_conformance import check_component, parametrize, prepare
 from enginecore_conformance.executors import CHECKS

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from enginecore.cli import build_app
+from enginecore.cli.app import build_app
 from enginecore.contracts import BrokenRule
 from enginecore.errors import ConfigurationError, EngineDeadError
 from enginecore.kinds import SCHEDULER
