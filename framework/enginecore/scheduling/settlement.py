@@ -1,4 +1,4 @@
-"""What a returned step changes."""
+"""Settlement of a step that has returned: tokens are accepted, blocks published, requests ended."""
 
 import logging
 from collections.abc import Sequence
@@ -6,9 +6,10 @@ from typing import TypeGuard
 
 from enginecore.errors import InvariantError
 from enginecore.messages import EngineCoreOutput, FinishReason, ModelRunnerOutput, PositionLogprobs, SchedulerOutput
-from enginecore.scheduling.lifecycle import Lifecycle
+from enginecore.scheduling.blocks import RequestBlocks
 from enginecore.scheduling.state import Phase, SchedulingState
-from enginecore.scheduling.step import Batch
+from enginecore.scheduling.step import Batch, Outbox, StepsInFlight
+from enginecore.scheduling.transitions import Transitions
 
 logger = logging.getLogger(__name__)
 
@@ -16,32 +17,33 @@ Tokens = list[int] | None
 
 
 class Settlement:
-    """Applies the results of steps, in order: written KV is published, tokens are accepted, requests end."""
+    """Applies the results of steps, in order: KV is published, tokens are accepted, requests end."""
 
-    def __init__(self, lives: Lifecycle) -> None:
-        self._lives = lives
-        self._kv = lives.kv
+    def __init__(
+        self, in_flight: StepsInFlight, blocks: RequestBlocks, transitions: Transitions, outbox: Outbox
+    ) -> None:
+        self._in_flight = in_flight
+        self._blocks = blocks
+        self._transitions = transitions
+        self._outbox = outbox
 
-    def settle(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> None:
-        """Apply the oldest step in flight; its outputs go to the outbox.
+    def settle_step(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> None:
+        """Apply the result of the oldest step in flight; outputs go to the outbox.
 
         Raises:
             InvariantError: this is not the oldest step in flight.
         """
-        lives = self._lives
-        batch = self._oldest(scheduled, output)
-        for state in batch.unfreed:
-            lives.free(state)
+        batch = self._take_oldest(scheduled, output)
+        self._blocks.step_returned(batch.step)
         if output.errors:
             self._fail(output.errors, batch)
         tokens = self._sampled_tokens(batch, output)
         self._settle_decodes(batch, tokens, output.logprobs)
         if batch.chunks:
             self._settle_chunks(batch, tokens[len(batch.decodes) :], output.logprobs)
-        lives.running.settle()
 
-    def _oldest(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Batch:
-        in_flight = self._lives.in_flight
+    def _take_oldest(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> Batch:
+        in_flight = self._in_flight
         if not in_flight or not in_flight[0].step == scheduled.step == output.step:
             raise InvariantError(
                 f"results come in order, each once: plan of step {scheduled.step}, result of step {output.step}, "
@@ -73,7 +75,7 @@ class Settlement:
             if state is None:
                 logger.error("step %d gave an error for %r, which it did not hold: %s", batch.step, request_id, error)
             elif state.phase is not Phase.ENDED:
-                self._lives.fail(state, error)
+                self._transitions.fail(state, error)
                 batch.stale.add(state)
 
     # -- rows ----------------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ class Settlement:
         self, batch: Batch, tokens: Sequence[Tokens], logprobs: dict[str, list[PositionLogprobs]]
     ) -> None:
         """The hot loop: once per running request and step."""
-        stale, outbox = batch.stale, self._lives.outbox
+        stale, outbox = batch.stale, self._outbox
         client: int | None = None
         due: list[EngineCoreOutput] = []
         for state, sampled in zip(batch.decodes, tokens, strict=False):
@@ -99,7 +101,7 @@ class Settlement:
             if logprobs:
                 output.logprobs = logprobs.get(request.request_id)
             if request.num_computed_tokens >= state.publish_at:
-                self._publish(state)
+                self._blocks.publish(state)
             if request.finish_reason is not None:
                 self._end(state, output)
 
@@ -113,7 +115,7 @@ class Settlement:
             if not is_stale:
                 state.request.num_computed_tokens += num_tokens
                 if not samples or _is_one(sampled):  # without its token nobody knows whether its blocks were written
-                    self._publish(state)
+                    self._blocks.publish(state)
             if samples:
                 self._accept(state, sampled, is_stale, logprobs)
 
@@ -134,7 +136,7 @@ class Settlement:
             return
         if not _is_one(sampled):
             given = "no row" if sampled is None else f"{len(sampled)} tokens"
-            self._lives.fail(state, f"the executor returned {given} for a request that was to give 1 token")
+            self._transitions.fail(state, f"the executor returned {given} for a request that was to give 1 token")
             return
         if is_stale:
             request.num_late_tokens -= 1
@@ -144,15 +146,9 @@ class Settlement:
             output.num_cached_tokens = request.num_cached_tokens
         if logprobs:
             output.logprobs = logprobs.get(request.request_id)
-        self._lives.outbox.add(request.client_index, output)
+        self._outbox.add(request.client_index, output)
         if request.finish_reason is not None:
             self._end(state, output)
-
-    def _publish(self, state: SchedulingState) -> None:
-        """Let others hit the blocks that are full by now."""
-        request, size = state.request, self._kv.block_size
-        self._kv.cache_blocks(request, request.num_computed_tokens)
-        state.publish_at = (request.num_computed_tokens // size + 1) * size
 
     def _end(self, state: SchedulingState, output: EngineCoreOutput) -> None:
         request = state.request
@@ -160,7 +156,7 @@ class Settlement:
         if reason is None:
             raise InvariantError(f"{state!r} has no reason to end")
         output.finish_reason, output.stop_reason = reason, request.stop_reason
-        self._lives.finish(state, FinishReason(reason))
+        self._transitions.finish(state, FinishReason(reason))
 
 
 def _is_one(sampled: Tokens) -> TypeGuard[list[int]]:

@@ -1,18 +1,19 @@
-"""What the scheduler remembers of a request, beside the request itself. It is also what policies see of it."""
+"""The scheduling state of a request: its phase, its rank, its blocks, and what policies see of it."""
 
 import enum
 from collections.abc import Hashable
 
-from enginecore.request import Request
+from enginecore.errors import InvariantError
+from enginecore.request import Request, RequestStatus
 from enginecore.scheduling.policy import Rank
 
 NEVER = 1 << 60
 
 
 class Phase(enum.IntEnum):
-    """Where a request stands in the mechanism."""
+    """Where a request stands. `transitions` draws how it gets from one phase to the next."""
 
-    WAITING = 0
+    WAITING = 0  # holds nothing
     PREFILL = 1  # holds seat and blocks; known tokens are left to schedule
     DECODE = 2  # holds seat and blocks; one token a step
     DRAIN = 3  # holds seat and blocks; its last token is in flight
@@ -20,21 +21,24 @@ class Phase(enum.IntEnum):
 
 
 class SchedulingState:
-    """Fills `RequestView`. Owned by the scheduler. What never changes is copied: policies read it in their loops.
+    """What the scheduler knows of a request beside its tokens. Fills `RequestView`.
+
+    What never changes is copied from the request: policies read it in their loops.
 
     Attributes:
-        request: The request; its cursors are advanced by the scheduler.
-        phase: Where it stands.
-        rank: What the policy last said; changed by `set_rank` alone.
-        order: Sort key among its like: rank, then arrival number. Kept, since a search reads it many times.
-        lane: Which waiting lane it stands in.
-        since: When it entered its phase (waiting, or running).
-        num_blocks: Blocks that it holds.
+        request: The request, with its two cursors.
+        phase: Where it stands; changed by `Transitions` alone.
+        rank: The policy's last answer; changed by `set_rank` alone.
+        order: Sort key in every queue: rank, then arrival number. Kept, since a search reads it often.
+        lane: Its waiting lane.
+        since: When it began to wait, or was admitted, in seconds on the engine's clock.
+        num_blocks: Blocks that it holds; counted by `RequestBlocks` alone.
         num_slots: Tokens that these blocks hold.
-        last: Cursor value at which everything is scheduled: the last token of a request is never computed.
-        lease_end: Cursor value at which its lease is over.
-        mark: Cursor value at which a decode needs a look: a full block, the end of its lease, or all scheduled.
         publish_at: Computed tokens at which its next block is full.
+        last: Value of `num_scheduled_tokens` at which all is scheduled: a last token is not computed.
+        lease_end: Value of `num_scheduled_tokens` at which its lease is over.
+        mark: Value of `num_scheduled_tokens` at which a decode needs a look: its blocks are full, its
+            lease is over, or all is scheduled.
     """
 
     __slots__ = (
@@ -60,16 +64,18 @@ class SchedulingState:
         self.lease_end = NEVER
 
     def set_rank(self, rank: Rank) -> None:
-        """Whoever holds it in order takes it out before, and puts it back after."""
+        """Change its rank. It must not stand in a ranked list meanwhile."""
         self.rank = rank
         self.order = rank, self.seq
 
-    def begin_lease(self, end: int | None) -> None:
-        """Ask again when the cursor stands at `end`; None: never."""
-        self.lease_end = NEVER if end is None else end
+    def begin_lease(self, num_tokens: int | None) -> None:
+        """Begin a lease of so many output tokens from now on. None: for ever."""
+        request = self.request
+        start = max(request.num_scheduled_tokens, request.num_tokens - 1)
+        self.lease_end = NEVER if num_tokens is None else start + num_tokens
 
     def set_mark(self) -> None:
-        """Look again at whichever comes first."""
+        """Set the mark to whichever of its reasons comes first."""
         self.mark = min(self.num_slots, self.last, self.lease_end)
 
     @property
@@ -87,8 +93,27 @@ class SchedulingState:
         return self.request.num_scheduled_tokens
 
     @property
+    def num_unscheduled_tokens(self) -> int:
+        """Known tokens that are not scheduled yet."""
+        return self.request.num_tokens - self.request.num_scheduled_tokens
+
+    @property
     def num_preemptions(self) -> int:
         return self.request.num_preemptions
+
+    def check_invariants(self) -> None:
+        """Verify that phase, status and cursors go together.
+
+        Raises:
+            InvariantError: what does not hold.
+        """
+        request, is_waiting = self.request, self.phase is Phase.WAITING
+        if (request.status is RequestStatus.RUNNING) == is_waiting:
+            raise InvariantError(f"status and phase differ: {self!r}")
+        if is_waiting and request.num_scheduled_tokens:
+            raise InvariantError(f"waiting with {request.num_scheduled_tokens} scheduled tokens: {self!r}")
+        if not is_waiting and request.num_late_tokens:
+            raise InvariantError(f"running with {request.num_late_tokens} late tokens: {self!r}")
 
     def __repr__(self) -> str:
         return f"SchedulingState({self.request!r}, {self.phase.name}, rank={self.rank!r})"

@@ -20,9 +20,9 @@ class Chunk(NamedTuple):
     """Known tokens of one request that a step computes.
 
     Attributes:
-        state: Whose.
-        num_tokens: How many.
-        samples: Whether they reach its last known token, so that a new one comes back.
+        state: The request.
+        num_tokens: How many tokens, at least 1.
+        samples: Whether they reach its last known token, so that a new one is sampled.
     """
 
     state: SchedulingState
@@ -31,19 +31,18 @@ class Chunk(NamedTuple):
 
 
 class Batch:
-    """What was put into one step: decodes, one token each, then chunks of prompts.
+    """The requests of one step: decodes first, then chunks of known tokens.
 
     Attributes:
-        step: Its number.
-        decodes: One token each, sampled.
-        chunks: Several known tokens each.
-        newcomers: Those that are new to the workers, whether or not they have tokens in it.
-        sampled_ids: Whose tokens come back, in order of the batch.
-        stale: Members that lost their blocks or ended since: the result may not touch their present state.
-        unfreed: Requests whose blocks are freed when this step is over (executors that run out of order).
+        step: Number of the step.
+        decodes: Requests with one token each, which is sampled.
+        chunks: Requests with several known tokens each.
+        newcomers: Requests that the plan names as new, with tokens in it or without.
+        sampled_ids: Ids of the requests that are sampled, in order of the batch.
+        stale: Requests that were preempted or ended since: the result is of their past.
     """
 
-    __slots__ = ("chunks", "decodes", "newcomers", "sampled_ids", "stale", "step", "unfreed")
+    __slots__ = ("chunks", "decodes", "newcomers", "sampled_ids", "stale", "step")
 
     def __init__(self, step: int, decodes: list[SchedulingState], chunks: list[Chunk]) -> None:
         self.step = step
@@ -53,25 +52,19 @@ class Batch:
         self.sampled_ids += [chunk.state.request.request_id for chunk in chunks if chunk.samples]
         self.newcomers: list[SchedulingState] = []
         self.stale: set[SchedulingState] = set()
-        self.unfreed: list[SchedulingState] = []
 
 
 class StepsInFlight(deque[Batch]):
-    """Submitted steps that have not been answered, oldest first."""
+    """Batches that were submitted and have not returned, oldest first."""
 
     def mark_stale(self, state: SchedulingState) -> None:
-        """Whatever is in flight of it is of its past."""
+        """Take all that is in flight of a request for a part of its past."""
         for batch in self:
             batch.stale.add(state)
 
-    @property
-    def any_unfreed(self) -> bool:
-        """Whether blocks come back when a step in flight is over."""
-        return any(batch.unfreed for batch in self)
-
 
 class PlanDraft:
-    """Gathers what the workers must hear."""
+    """The next plan while it is drawn up: what has changed since the last one."""
 
     def __init__(self) -> None:
         self._new: dict[SchedulingState, NewRequestData] = {}
@@ -80,12 +73,12 @@ class PlanDraft:
         self._preempted: list[str] = []
 
     @property
-    def has_news(self) -> bool:
-        """Whether workers must hear of requests that are gone."""
+    def names_gone(self) -> bool:
+        """Whether it names requests that workers must forget."""
         return bool(self._finished or self._preempted)
 
     def admit(self, state: SchedulingState, block_ids: BlockIds) -> None:
-        """It is new to the workers, with these blocks; its cursors stand where the cached prefix ends."""
+        """Name a request as new, with all its blocks; its cursors stand behind its cached prefix."""
         request = state.request
         self._new[state] = NewRequestData(
             request_id=request.request_id,
@@ -100,21 +93,30 @@ class PlanDraft:
         )
 
     def grow(self, state: SchedulingState, block_ids: BlockIds) -> None:
-        """It got these blocks for its next token."""
+        """Add blocks to a request that workers know, for its next token."""
         self._grown[state] = RequestDelta(
             request_id=state.request_id,
             new_block_ids=block_ids,
             num_computed_tokens=state.request.num_scheduled_tokens,
         )
 
-    def remove(self, state: SchedulingState, *, finished: bool) -> None:
-        """It lost its blocks. Workers that have never heard of it are not told."""
+    def preempt(self, state: SchedulingState) -> None:
+        """Name a request as preempted, if workers know it."""
+        if self._is_known(state):
+            self._preempted.append(state.request_id)
+
+    def finish(self, state: SchedulingState) -> None:
+        """Name a request as ended, if workers know it."""
+        if self._is_known(state):
+            self._finished.append(state.request_id)
+
+    def _is_known(self, state: SchedulingState) -> bool:
+        """Take out all that the draft says of a request; whether workers have heard of it before."""
         self._grown.pop(state, None)
-        if self._new.pop(state, None) is None:
-            (self._finished if finished else self._preempted).append(state.request_id)
+        return self._new.pop(state, None) is None
 
     def build(self, batch: Batch) -> SchedulerOutput:
-        """The plan for this batch, which learns who is new in it; the draft is empty again."""
+        """The plan of this batch, in which its newcomers are noted. The draft is empty again."""
         batch.newcomers = list(self._new)
         scheduled = dict.fromkeys(batch.sampled_ids[: len(batch.decodes)], 1)
         for chunk in batch.chunks:
@@ -132,7 +134,7 @@ class PlanDraft:
 
 
 class Outbox:
-    """Collects outputs until they are taken; each is given once."""
+    """Outputs that are due, by client index. Each is given once."""
 
     def __init__(self) -> None:
         self._due: dict[int, list[EngineCoreOutput]] = {}
@@ -141,15 +143,15 @@ class Outbox:
         return bool(self._due)
 
     def due_to(self, client_index: int) -> list[EngineCoreOutput]:
-        """What is due to a client; whoever has many to add adds them here."""
+        """The list of outputs for a client, to add to."""
         return self._due.setdefault(client_index, [])
 
     def add(self, client_index: int, output: EngineCoreOutput) -> None:
-        """Put one in."""
+        """Add one output for a client."""
         self.due_to(client_index).append(output)
 
     def add_terminal(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
-        """Put in the last output of a request that ends without a token."""
+        """Add the last output of a request that ends without a token."""
         self.add(request.client_index, EngineCoreOutput(request.request_id, [], reason, error=error))
 
     def take(self) -> Outputs:

@@ -23,9 +23,8 @@ class Assembled(ContinuousBatchingScheduler):
 
     def exchange(self, part: type) -> None:
         """Put this class in the place of the one that it is derived from."""
-        lives = self._lives
-        parts = (lives, lives.running, lives.draft, lives.outbox, self._planner, self._planner._admission,
-                 self._settlement)  # fmt: skip
+        parts = (self._live, self._live.running, self._policy, self._blocks, self._transitions, self._draft,
+                 self._outbox, self._planner, self._planner._admission, self._settlement)  # fmt: skip
         _exchange(part, parts)
 
 

@@ -2,6 +2,7 @@
 
 from enginecore.interfaces import CachedPrefix
 from enginecore.scheduling.admission import Admission
+from enginecore.scheduling.checked_policy import CheckedPolicy
 from enginecore.scheduling.planner import Planner
 from enginecore.scheduling.queues import RunningRequests
 from enginecore.scheduling.step import Chunk, PlanDraft
@@ -28,18 +29,18 @@ class NamesFinishedTwice(PlanDraft):
 class NeverNamesFinished(PlanDraft):
     """Workers do not hear that a request has ended."""
 
-    def remove(self, state, *, finished):
-        super().remove(state, finished=finished)
+    def finish(self, state):
+        super().finish(state)
         self._finished.clear()
 
 
 class NamesAVictimAsNew(PlanDraft):
     """Who was admitted and has given way in one and the same step is still new in its plan."""
 
-    def remove(self, state, *, finished):
+    def preempt(self, state):
         new = self._new.get(state)
-        super().remove(state, finished=finished)
-        if new and not finished:
+        super().preempt(state)
+        if new:
             self._new[state] = new
 
 
@@ -72,10 +73,9 @@ class SaysNothingOfTheHit(PlanDraft):
 class LosesDeltasOnPreemption(PlanDraft):
     """Where somebody gives way, workers do not hear of the blocks that others got in the same step."""
 
-    def remove(self, state, *, finished):
-        super().remove(state, finished=finished)
-        if not finished:
-            self._grown.clear()
+    def preempt(self, state):
+        super().preempt(state)
+        self._grown.clear()
 
 
 class CountsWrittenTokensInDeltas(PlanDraft):
@@ -93,7 +93,7 @@ class SpendsWhatVictimsHad(Planner):
     """The tokens of those that gave way are given back to the budget, which they were never taken from."""
 
     def _chunks(self, split, budget):
-        given_back = len(self._lives.preempted_in_step)
+        given_back = len(self._transitions.preempted_in_step)
         return super()._chunks(split._replace(prefill=split.prefill + given_back), budget + given_back)
 
 
@@ -136,9 +136,9 @@ class OverlapsChunks(Planner):
 class SplitsPromptsAllTheSame(Planner):
     """Prompts are split over steps although chunked prefill is off."""
 
-    def plan(self):
+    def plan_step(self, step):
         self._chunked = True
-        return super().plan()
+        return super().plan_step(step)
 
 
 class PublishesAtScheduling(Planner):
@@ -147,7 +147,7 @@ class PublishesAtScheduling(Planner):
     def _chunks(self, split, budget):
         chunks = super()._chunks(split, budget)
         for state, _, _ in chunks:
-            self._kv.cache_blocks(state.request, state.request.num_scheduled_tokens)
+            self._blocks._manager.cache_blocks(state.request, state.request.num_scheduled_tokens)
         return chunks
 
 
@@ -165,16 +165,16 @@ class ReturnsBeforeItsLateToken(Admission):
     """A preempted request comes back while a token of it is still in flight."""
 
     def _must_wait(self, state):
-        return state.num_blocks > 0 or state in self._lives.preempted_in_step
+        return state in self._blocks.on_their_way or state in self._transitions.preempted_in_step
 
 
-class SkipsTheHeavyForEver(Admission):
+class SkipsTheHeavyForEver(CheckedPolicy):
     """Whoever fits is admitted: a heavy request is passed over for as long as light ones come."""
 
-    def _chosen(self):
-        for state in sorted(self._lives.waiting, key=lambda state: state.order):
-            needed = self._kv.num_blocks_to_allocate(state.request, state.request.num_tokens)
-            if needed <= self._kv.num_free_blocks:
+    def choose(self):
+        manager = self.view._kv
+        for state in sorted(self._live.waiting, key=lambda state: state.order):
+            if manager.num_blocks_to_allocate(state.request, state.request.num_tokens) <= manager.num_free_blocks:
                 return state
         return None
 
@@ -183,13 +183,12 @@ class NeverLooksUp(Admission):
     """Declares prefix caching, and never asks for a cached prefix."""
 
     def _seat(self, state):
-        request = state.request
-        if len(self._lives.running) >= self._max_num_seqs:
+        if not self._running.num_free_seats:
             return False
-        block_ids = self._kv.allocate_slots(request, request.num_tokens, CachedPrefix(([],), 0))
+        block_ids = self._blocks.allocate(state, state.request.num_tokens, CachedPrefix(([],), 0))
         if block_ids is None:
             return False
-        self._lives.seat(state, block_ids, 0)
+        self._transitions.admit(state, block_ids, 0)
         return True
 
 
@@ -197,15 +196,14 @@ class AdmitsByTheNextChunk(Admission):
     """A prompt is admitted if its first chunk fits, and gets its blocks chunk by chunk: two long ones thrash."""
 
     def _seat(self, state):
-        lives, request = self._lives, state.request
-        if len(lives.running) >= self._max_num_seqs:
+        if not self._running.num_free_seats:
             return False
-        prefix = self._kv.get_computed_blocks(request)
-        chunk = min(request.num_tokens, prefix.num_tokens + lives.view.max_num_batched_tokens)
-        block_ids = self._kv.allocate_slots(request, chunk, prefix)
+        prefix = self._blocks.find_prefix(state)
+        chunk = min(state.request.num_tokens, prefix.num_tokens + self._policy.view.max_num_batched_tokens)
+        block_ids = self._blocks.allocate(state, chunk, prefix)
         if block_ids is None:
             return False
-        lives.seat(state, block_ids, prefix.num_tokens)
+        self._transitions.admit(state, block_ids, prefix.num_tokens)
         return True
 
 
@@ -214,13 +212,13 @@ class GrowsByChunks(Planner):
 
     def _chunks(self, split, budget):
         chunks: list[Chunk] = []
-        for state in list(self._lives.running.prefilling):
+        for state in list(self._running.prefilling):
             room = min(budget, split.prefill) - sum(chunk.num_tokens for chunk in chunks)
             left = state.request.num_tokens - state.request.num_scheduled_tokens
             tokens = min(split.chunk, room, left)
             if tokens <= 0 or (tokens < left and not self._chunked):
                 break
-            if state in self._lives.running.prefilling and self._reach(state, tokens):
+            if state in self._running.prefilling and self._reach(state, tokens):
                 chunks += self._chunk(state, tokens)
         return chunks
 
@@ -229,22 +227,18 @@ class GrowsByChunks(Planner):
         samples = request.num_scheduled_tokens + tokens == request.num_tokens
         request.num_scheduled_tokens += tokens
         if samples:
-            self._lives.running.to_decode(state)
-            state.set_mark()
+            self._transitions.start_decode(state)
         return [Chunk(state, tokens, samples)]
 
     def _reach(self, state, tokens):
-        lives, request = self._lives, state.request
-        end = request.num_scheduled_tokens + tokens
-        while (block_ids := self._kv.allocate_slots(request, end)) is None:
-            newest = lives.running.prefilling[len(lives.running.prefilling) - 1]
-            lives.preempt(newest)
-            lives.running.settle()
+        end = state.request.num_scheduled_tokens + tokens
+        while (block_ids := self._blocks.allocate(state, end)) is None:
+            newest = self._running.prefilling[len(self._running.prefilling) - 1]
+            self._transitions.preempt(newest)
             if newest is state:
                 return False
         if block_ids[0]:
-            lives.hold(state, block_ids)
-            lives.draft.grow(state, block_ids)
+            self._draft.grow(state, block_ids)
         return True
 
 

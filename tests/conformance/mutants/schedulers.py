@@ -6,42 +6,45 @@
 import msgspec
 
 from enginecore.messages import EngineCoreOutput, FinishReason, SchedulerOutput
-from enginecore.scheduling.lifecycle import Lifecycle
+from enginecore.scheduling.blocks import RequestBlocks
 from enginecore.scheduling.settlement import Settlement
 from enginecore.scheduling.state import Phase, SchedulingState
 from enginecore.scheduling.step import Batch, Outbox
+from enginecore.scheduling.transitions import Transitions
 from tests.conformance.mutants.assembly import Assembled, Patient, scheduler, table
 
 # -- arrival -----------------------------------------------------------------------------------------------------------
 
 
-class AcceptsTheImpossible(Lifecycle):
+class AcceptsTheImpossible(Transitions):
     """A prompt that can never fit into the KV cache is queued, and stands at the head of the queue for ever."""
 
     def add(self, request):
-        if request.num_prompt_tokens <= self.kv.num_blocks * self.kv.block_size:
+        if request.num_prompt_tokens <= self._blocks.capacity:
             return super().add(request)
-        state = self.states[request.request_id] = SchedulingState(request)
-        self.policy.added(state, self.view)
-        self._queue(state)
+        state = SchedulingState(request)
+        self._live.add(state)
+        self._policy.added(state)
+        self._enqueue(state)
 
 
-class LetsARequestOutgrowThePool(Lifecycle):
+class LetsARequestOutgrowThePool(Transitions):
     """A request alone may become longer than the KV cache: then it evicts itself, again and again."""
 
     def add(self, request):
         asked = request.max_total_tokens
         super().add(request)
-        if state := self.states.get(request.request_id):
+        if state := self._live.get(request.request_id):
             request.max_total_tokens = asked
             state.last = max(asked - 1, request.num_prompt_tokens)
 
 
-class AcceptsAnIdTwice(Lifecycle):
+class AcceptsAnIdTwice(Transitions):
     """A request with the id of a live one takes its place in the books."""
 
     def add(self, request):
-        self.states.pop(request.request_id, None)
+        if state := self._live.get(request.request_id):
+            self._live.remove(state)
         super().add(request)
 
 
@@ -85,24 +88,26 @@ class NeverForgets(Assembled):
 # -- aborts and ends ---------------------------------------------------------------------------------------------------
 
 
-class KeepsBlocksOnAbort(Lifecycle):
+class KeepsBlocksOnAbort(Transitions):
     """Whoever is aborted while it runs keeps its blocks."""
 
     def finish(self, state, reason):
         state.request.finish_reason = reason
         super().finish(state, reason)
 
-    def free(self, state):
+    def _vacate(self, state):
         if state.request.finish_reason is not FinishReason.ABORT:
-            super().free(state)
+            return super()._vacate(state)
+        self._in_flight.mark_stale(state)
+        self._running.remove(state)
 
 
-class FreesUnderTheFeetOfSteps(Lifecycle):
+class FreesUnderTheFeetOfSteps(RequestBlocks):
     """Frees blocks at once, although steps in flight of an executor that runs out of order still write to them."""
 
     @property
-    def frees_at_once(self):
-        return True
+    def are_written(self):
+        return False
 
 
 class RaisesOnUnknownAbort(Assembled):
@@ -110,7 +115,7 @@ class RaisesOnUnknownAbort(Assembled):
 
     def abort_requests(self, request_ids):
         ids = list(request_ids)
-        assert all([self._lives.states[request_id] for request_id in ids])
+        assert all([self._live[request_id] for request_id in ids])
         super().abort_requests(ids)
 
 
@@ -125,8 +130,8 @@ class MissesWaitingOnesOnAbort(Assembled):
     """An abort is looked up among the requests that run: those that wait are not found, and run later."""
 
     def abort_requests(self, request_ids):
-        states = self._lives.states
-        known = [i for i in request_ids if i in states and states[i].phase is not Phase.WAITING]
+        found = {i: self._live.get(i) for i in request_ids}
+        known = [i for i, state in found.items() if state and state.phase is not Phase.WAITING]
         super().abort_requests(known)
 
 
@@ -135,7 +140,8 @@ class EndsWaitingOnesInSilence(Assembled):
 
     def finish_requests(self, request_ids, reason, error=None):
         ids = list(request_ids)
-        waiting = [i for i in ids if i in self._lives.states and self._lives.states[i].phase is Phase.WAITING]
+        found = {i: self._live.get(i) for i in ids}
+        waiting = [i for i, state in found.items() if state and state.phase is Phase.WAITING]
         self.abort_requests(waiting)
         super().finish_requests(ids, reason, error)
 
@@ -145,7 +151,7 @@ class EndsTwice(Settlement):
 
     def _end(self, state, output):
         super()._end(state, output)
-        self._lives.outbox.add_terminal(state.request, FinishReason.LENGTH)
+        self._outbox.add_terminal(state.request, FinishReason.LENGTH)
 
 
 class AnswersTheFirstClient(Outbox):
@@ -161,7 +167,7 @@ class GivesOutputsTwice(Assembled):
     def take_outputs(self):
         due = super().take_outputs()
         for client, outputs in due.items():
-            self._lives.outbox.due_to(client).extend(outputs)
+            self._outbox.due_to(client).extend(outputs)
         return due
 
 
@@ -169,8 +175,7 @@ class ForgetsThatIdsAreDue(Assembled):
     """Says that nothing is left to do while workers have not heard which requests have ended."""
 
     def has_requests(self):
-        lives = self._lives
-        return bool(lives.states or lives.in_flight or lives.outbox)
+        return bool(self._live or self._in_flight or self._outbox)
 
 
 class KnowsRunningOnesOnly(Assembled):
@@ -178,7 +183,7 @@ class KnowsRunningOnesOnly(Assembled):
 
     @property
     def unfinished_requests(self):
-        return [state.request for state in self._lives.running]
+        return [state.request for state in self._live.running]
 
 
 # -- preemption with steps in flight -----------------------------------------------------------------------------------
@@ -214,7 +219,7 @@ class SwallowsALateToken(Settlement):
         request.num_late_tokens -= 1
         output = EngineCoreOutput(request.request_id, request.append(sampled))
         if request.finish_reason is not None:
-            self._lives.outbox.add(request.client_index, output)
+            self._outbox.add(request.client_index, output)
             self._end(state, output)
 
 
@@ -230,26 +235,26 @@ class GivesALateTokenToTheNextOwner(Settlement):
     """Results are looked up by id: a new request with the id of an aborted one gets the token that was in flight."""
 
     def _accept(self, state, sampled, is_stale, logprobs):
-        owner = self._lives.states.get(state.request_id, state)
+        owner = self._transitions._live.get(state.request_id) or state
         super()._accept(owner, sampled, is_stale and owner is state, logprobs)
 
 
-class RecountsTheCachedPrefix(Lifecycle):
+class RecountsTheCachedPrefix(Transitions):
     """After a preemption what is found in the cache is added to what was found at the first admission."""
 
-    def seat(self, state, block_ids, num_cached_tokens):
+    def admit(self, state, block_ids, num_cached_tokens):
         before = max(state.request.num_cached_tokens, 0)
-        super().seat(state, block_ids, num_cached_tokens)
+        super().admit(state, block_ids, num_cached_tokens)
         state.request.num_cached_tokens = before + num_cached_tokens
 
 
-class ClaimsATokenMoreOnReturn(Lifecycle):
+class ClaimsATokenMoreOnReturn(Transitions):
     """A resumed request starts one token behind its cached prefix: a gap in what is written."""
 
-    def seat(self, state, block_ids, num_cached_tokens):
+    def admit(self, state, block_ids, num_cached_tokens):
         request = state.request
         gap = request.num_preemptions > 0 and num_cached_tokens + 1 < request.num_tokens
-        super().seat(state, block_ids, num_cached_tokens + gap)
+        super().admit(state, block_ids, num_cached_tokens + gap)
 
 
 # -- faults of the executor --------------------------------------------------------------------------------------------
@@ -276,7 +281,7 @@ class BlamesTheWholeBatch(Settlement):
     def _fail(self, errors, batch):
         for state in (*batch.decodes, *(chunk.state for chunk in batch.chunks)):
             if state.phase is not Phase.ENDED:
-                self._lives.fail(state, "; ".join(errors.values()))
+                self._transitions.fail(state, "; ".join(errors.values()))
                 batch.stale.add(state)
 
 
@@ -302,7 +307,7 @@ class CountsRunningAsWaiting(Assembled):
     """The number of waiting requests is that of all live ones."""
 
     def get_stats(self):
-        return msgspec.structs.replace(super().get_stats(), num_waiting=len(self._lives.states))
+        return msgspec.structs.replace(super().get_stats(), num_waiting=len(self._live))
 
 
 class CountsNoPreemptions(Assembled):
@@ -318,7 +323,7 @@ class AwaitsAnAnswerToNothing(Assembled):
     def schedule(self):
         plan = super().schedule()
         if plan.is_empty:
-            self._lives.in_flight.append(Batch(plan.step, [], []))
+            self._in_flight.append(Batch(plan.step, [], []))
         return plan
 
 
@@ -329,7 +334,7 @@ class LosesIdsOfAnEmptyStep(Assembled):
         plan = super().schedule()
         if plan.num_scheduled_tokens or plan.new_requests or plan.preempted_ids or not plan.finished_ids:
             return plan
-        self._lives.in_flight.pop()
+        self._in_flight.pop()
         return SchedulerOutput(step=plan.step)
 
 

@@ -187,10 +187,10 @@ class LeaksWhatIsAborted(Careless):
     """Whoever is aborted before a token has come keeps the blocks."""
 
     def abort_requests(self, request_ids: Any) -> None:
-        lives: Any = self._lives
-        kv, lives.kv = lives.kv, _NeverFrees(lives.kv)  # type: ignore[abstract]
+        blocks: Any = self._blocks
+        manager, blocks._manager = blocks._manager, _NeverFrees(blocks._manager)  # type: ignore[abstract]
         super().abort_requests(request_ids)
-        lives.kv = kv
+        blocks._manager = manager
 
 
 class _NeverFrees(Proxy):
@@ -338,7 +338,7 @@ class SleepsForEver(ContinuousBatchingScheduler):
 
     @property
     def has_news(self) -> bool:
-        return self._lives.draft.has_news
+        return self._draft.names_gone
 
 
 @mutant("reset_forgets_all_or_nothing")
@@ -389,7 +389,7 @@ class RefusesLongPrompts(ContinuousBatchingScheduler):
 @mutant("batches_overlap")
 class OneAtATime(ContinuousBatchingScheduler):
     def schedule(self) -> SchedulerOutput:
-        return super().schedule() if not self._lives.in_flight else SchedulerOutput(step=self._lives.view.step)
+        return super().schedule() if not self._in_flight else SchedulerOutput(step=self._policy.view.step)
 
 
 blind("the_victim_component_decides", victim=None)
@@ -410,7 +410,7 @@ class LetsThemWait(ContinuousBatchingScheduler):
     def add_request(self, request: Any) -> None:
         super().add_request(request)
         self.late: list[EngineCoreOutput] = []
-        self._lives.outbox.take()
+        self._outbox.take()
 
 
 class Misspells(SchedulingPolicy):
@@ -433,7 +433,7 @@ class GoesRoundInCircles(ContinuousBatchingScheduler):
         most = request.max_total_tokens
         super().add_request(request)
         request.max_total_tokens = most
-        if state := self._lives.states.get(request.request_id):
+        if state := self._live.get(request.request_id):
             state.last = most - 1
 
 
