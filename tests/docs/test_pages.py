@@ -1,8 +1,12 @@
 """Pages and pictures that are made from the code or from a text are up to date."""
 
+import inspect
 import re
 from pathlib import Path
+from textwrap import dedent
 from xml.etree import ElementTree
+
+from enginecore.core import EngineCore
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -14,3 +18,12 @@ def test_the_picture_of_the_architecture_shows_what_its_text_says():
     picture = ElementTree.parse(DOCS / "architecture.svg")
     drawn = {element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")}
     assert drawn == labels, "run `make docs`"
+
+
+def test_the_step_in_the_architecture_page_is_the_function():
+    source = dedent(inspect.getsource(EngineCore.step))
+    without_docstring = re.sub(r'\n    """.*?"""', "", source, count=1, flags=re.DOTALL)
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert f"```py\n{without_docstring}```" in page, (
+        "copy EngineCore.step to docs/architecture.md, without its docstring"
+    )
