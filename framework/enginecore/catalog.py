@@ -48,7 +48,9 @@ class LoadedCatalog:
 
 
 def restore_catalog(plain: Mapping[str, Any]) -> Catalog:
-    """The catalog on which `Catalog.to_plain` was called, in this process. Reads neither environment nor files.
+    """Make the catalog on which `Catalog.to_plain` was called again, in this process.
+
+    Reads neither environment nor files.
 
     Raises:
         PluginError: this process does not have the same plugins; names the differences.

@@ -1,4 +1,7 @@
-"""The kinds of component of the engine: one row each. A new kind is a row, its interface and its context."""
+"""The engine's kinds of component, one row each.
+
+A new kind is a row here, its interface and its context.
+"""
 
 from enginecore.interfaces import (
     EvictionOrder,

@@ -1,13 +1,13 @@
-"""The interface of plugins: hooks, the records that they return, and the contexts that factories get.
+"""The interface of plugins: hooks, the records that they return, and contexts of factories.
 
-A plugin is a module named by an entry point in the group `enginecore.plugins.v1`. It counts as a whole or not at all:
-all that it offers, or nothing.
+A plugin is a module named by an entry point in the group `enginecore.plugins.v1`. It counts as a
+whole or not at all: all that it offers, or nothing.
 
     from enginecore.plugin import Component, hookimpl
 
     @hookimpl
     def enginecore_components():
-        return [Component(kind="scheduler", name="mine", factory=make, settings=MySettings, summary="...")]
+        return [Component(kind="scheduler", name="mine", factory=make, settings=MySettings)]
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,22 +47,25 @@ class ComponentSettings(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class KindSpec:
-    """One kind of component: all that the framework knows of it. The engine's own are in `enginecore.kinds`.
+    """One kind of component. Those of the engine are in `enginecore.kinds`.
 
     Attributes:
-        name: Lower-case words joined by `_`; what `Component.kind` says.
+        name: Lower-case words joined by `_`. `Component.kind` is this name.
         summary: One line for `enginecore plugins`.
         interface: The class that a built component must be an instance of.
-        context: The class of what factories get beside their settings; None: the kind's owner says what.
-        table: Settings table whose key `use` names the component that runs. None: the engine's settings have no
-            table, since the kind's owner reads files of its own.
+        context: The class of what factories get beside their settings; None: the kind's owner
+            decides.
+        table: Settings table whose key `use` names the component that runs. None: the engine's
+            settings have no table, since the kind's owner reads files of its own.
         default: Component that runs when the settings name none; None: none runs.
         capabilities: Words that components of this kind may declare, and what each one means.
-        part_of: Kind whose component uses one of this kind, if it declares this kind's name as a capability. Beside
-            a component that does not, a choice of this kind is refused. None: the kind stands by itself.
-        kit: "module" or "module:NAME" of the conformance kit, `KIT` if no name is given. None: there is none.
-        opens_network: Whether components open a network surface. A plugin that offers one runs only if
-            `plugins.allow` names it.
+        part_of: Kind whose component uses one of this kind, if it declares this kind's name as a
+            capability. Beside a component that does not, a choice of this kind is refused. None:
+            the kind stands by itself.
+        kit: "module" or "module:NAME" of the conformance kit, `KIT` if no name is given. None:
+            there is none.
+        opens_network: Whether components open a network surface. A plugin that offers one runs only
+            if `plugins.allow` names it.
     """
 
     name: str
@@ -79,12 +82,13 @@ class KindSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One thing that can be chosen by `<kind>.use = "<name>"`.
+    """A component that settings can choose, by `use = "<name>"` in the table of its kind.
 
     Attributes:
         kind: Name of a `KindSpec`.
         name: Letters, digits, `_` and `-`; how users choose it.
-        factory: Called with (its own settings, the context of its kind); returns the component. Imports what is heavy.
+        factory: Called with (its own settings, the context of its kind); returns the component.
+            Imports what is heavy.
         settings: Model of the table `[<kind>.<name>]`.
         capabilities: Words from `KindSpec.capabilities` of its kind.
         summary: One line for `enginecore plugins`.
@@ -104,8 +108,8 @@ class Command:
 
     Attributes:
         name: Lower-case words joined by `-`.
-        target: "module:attribute" of a Typer app, or of a function that Typer can make a command of. The module is
-            imported only when the command is called.
+        target: "module:attribute" of a Typer app, or of a function that Typer can make a command
+            of. The module is imported only when the command is called.
         summary: One line for `enginecore --help`.
     """
 
@@ -123,7 +127,7 @@ class HookSpecs:
 
     @hookspec
     def enginecore_kinds(self) -> Iterable[KindSpec]:  # type: ignore[empty-body]
-        """Kinds of component that this plugin adds to those of the engine. Called once, right after import.
+        """Kinds of component that this plugin adds. Called once, right after import.
 
         Every plugin may offer components of them, and `<table>.use` chooses one of those.
         """
@@ -134,21 +138,27 @@ class HookSpecs:
 
     @hookspec
     def enginecore_step_finished(self, record: StepRecord) -> None:
-        """A step was settled. Called on the engine core's thread; an exception is logged and changes nothing."""
+        """A step was settled. Called on the engine core's thread.
+
+        An exception is logged and changes nothing.
+        """
 
     @hookspec
     def enginecore_request_finished(self, record: RequestRecord) -> None:
-        """A request ended. Called on the engine core's thread; an exception is logged and changes nothing."""
+        """A request ended. Called on the engine core's thread.
+
+        An exception is logged and changes nothing.
+        """
 
 
 # -- components made of other components -------------------------------------------------------------
 
 
 class Catalog(Protocol):
-    """The active components, for a component that is made of others: an executor lists models and builds one.
+    """The active components, for a component that is made of others, such as an executor of models.
 
-    Names of kinds are those of `KindSpec.name`. `enginecore.catalog.restore_catalog` makes the catalog again in a
-    worker process.
+    Names of kinds are those of `KindSpec.name`. `enginecore.catalog.restore_catalog` makes the
+    catalog again in a worker process.
     """
 
     def components(self, kind: str) -> tuple[Component, ...]:
@@ -156,7 +166,7 @@ class Catalog(Protocol):
         ...
 
     def chosen(self, kind: str) -> str | None:
-        """The component that the settings name, in `<table>.use` or by the kind's default; None: none.
+        """Name of the component in `<table>.use`, or the kind's default; None if it has none.
 
         Raises:
             ConfigurationError: the engine's settings have no table for this kind.
@@ -167,8 +177,8 @@ class Catalog(Protocol):
         """The component of this kind and name.
 
         Raises:
-            PluginError: no active plugin offers it: names what is close, and which plugins are left out and why. Or
-                several do: names them.
+            PluginError: no active plugin offers it: names what is close, and which plugins are left
+                out and why. Or several do: names them.
         """
         ...
 
@@ -179,17 +189,19 @@ class Catalog(Protocol):
             kind: Name of the kind.
             name: Name of the component.
             context: What its factory gets beside its settings: an instance of `KindSpec.context`.
-            settings: Its own settings; None: those of its table, or its defaults if its kind has no table.
+            settings: Its own settings; None: those of its table, or its defaults if its kind has no
+                table.
 
         Raises:
             EngineCoreError: raised by its factory on purpose.
             ConfigurationError: it requires settings that are not set.
-            PluginError: it cannot be had, or cannot be built, or does not fill the interface; says why.
+            PluginError: it cannot be had, or cannot be built, or does not fill the interface; says
+                why.
         """
         ...
 
     def to_plain(self, *kinds: str) -> dict[str, Any]:
-        """Plain JSON-able data for `restore_catalog` in another process: the components of these kinds.
+        """The components of these kinds as plain JSON-able data for `restore_catalog`.
 
         Raises:
             ConfigurationError: a component's settings hold a value that plain data cannot.
@@ -272,8 +284,8 @@ class KVCacheManagerContext:
         config: The KV cache as sized.
         enable_prefix_caching: As in force.
         clock: The engine's clock.
-        eviction: The order of eviction, empty and the manager's own; None for one that does not declare "eviction",
-            or without prefix caching.
+        eviction: The order of eviction, empty and the manager's own; None for one that does not
+            declare "eviction", or without prefix caching.
     """
 
     config: KVCacheConfig
@@ -327,7 +339,8 @@ class TransportContext:
     Attributes:
         start_engine_core: Builds the engine core, in the calling process and thread.
         clock: The engine's clock, where client and engine core share a process.
-        shutdown_timeout: Seconds that running requests get when the engine is shut down; 0 ends them at once.
+        shutdown_timeout: Seconds that running requests get when the engine is shut down; 0 ends
+            them at once.
     """
 
     start_engine_core: Callable[[], EngineCoreApi]

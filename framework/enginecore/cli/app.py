@@ -1,6 +1,7 @@
 """The command line as a Typer app: the engine's own commands, and those of plugins.
 
-A command's module is imported when the command is called: the help of all commands comes from their records.
+A command's module is imported when the command is called: the help of all commands comes from their
+records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     Plugins are discovered only if no command of the engine's own is called.
 
     Raises:
-        ConfigurationError: there is no such command, several plugins offer it, or it cannot be imported; says why.
+        ConfigurationError: there is no such command, several plugins offer it, or it cannot be
+            imported; says why.
     """
     name = arguments[0] if arguments else ""
     own = {command.name: command for command in COMMANDS}

@@ -38,8 +38,8 @@ class PluginCommands:
         """The command of this name, and the plugin that it comes from.
 
         Raises:
-            ConfigurationError: no active plugin offers it: names what is close, or the plugins that may have brought
-                it. Or several do: names them.
+            ConfigurationError: no active plugin offers it: names what is close, or the plugins that
+                may have brought it. Or several do: names them.
         """
         offers = self._offers().get(name, [])
         if len(offers) > 1:

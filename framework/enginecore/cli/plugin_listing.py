@@ -75,7 +75,10 @@ def _plain_kind(kind: KindSpec) -> dict[str, Any]:
 
 
 def print_listing(registry: Registry) -> None:
-    """One line per component under the heading of its kind, then commands and plugins. Long summaries are cut."""
+    """Print one line per component under the heading of its kind, then commands and plugins.
+
+    Long summaries are cut at the width of the terminal.
+    """
     console = Console()
     for heading, rows in _sections(registry).items():
         console.print(heading, highlight=False, **_ONE_LINE)

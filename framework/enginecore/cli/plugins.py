@@ -1,4 +1,4 @@
-"""`enginecore plugins`: what was found, and what came of it."""
+"""The command `enginecore plugins`: components by kind, commands, and the state of plugins."""
 
 import json
 from typing import Annotated

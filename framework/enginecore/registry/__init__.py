@@ -1,4 +1,4 @@
-"""Which components exist: discovery of plugins, isolation of broken ones, and resolution by name."""
+"""Plugins and their components: discovery, isolation of broken plugins, and look-up by name."""
 
 from enginecore.registry.observers import Observers
 from enginecore.registry.record import PluginRecord, Status

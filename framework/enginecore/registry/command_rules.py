@@ -13,7 +13,7 @@ _OWN = frozenset(command.name for command in COMMANDS)
 
 
 def check_commands(commands: Iterable[Command]) -> None:
-    """Check the commands of one plugin: each by itself, and that no two have one name. Imports nothing.
+    """Check the commands of one plugin, without importing them. No two may have one name.
 
     Raises:
         PluginError: what is wrong, and what would be right.

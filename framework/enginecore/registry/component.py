@@ -1,4 +1,4 @@
-"""Builds a component, and checks that it is what its kind says."""
+"""Building of a component, with a check against the interface of its kind."""
 
 import inspect
 from typing import Any

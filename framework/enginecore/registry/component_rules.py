@@ -18,7 +18,7 @@ RESERVED_WORDS = frozenset({"use", *dir(BaseModel)})
 
 
 def check_components(components: Iterable[Component]) -> None:
-    """Check the components of one plugin: each by itself, and that no two are alike. Their kinds are not looked at.
+    """Check the components of one plugin: all but their kinds. No two may be alike.
 
     Raises:
         PluginError: what is wrong, and what would be right.
@@ -85,7 +85,7 @@ def _check_component(component: Component) -> None:
 
 
 def _capabilities(kind: KindSpec, kinds: Mapping[str, KindSpec]) -> frozenset[str]:
-    """The words that a component of a kind may declare: those of its row, and the kinds that are parts of it."""
+    """Words that a component of a kind may declare: those of its row, and its parts."""
     return frozenset(kind.capabilities) | {part.name for part in kinds.values() if part.part_of == kind.name}
 
 

@@ -1,4 +1,4 @@
-"""Finding plugins, and deciding which of them may be imported."""
+"""Discovery of plugins, and the decision which of them may be imported."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,7 +79,8 @@ class Candidate(NamedTuple):
 def find_candidates() -> tuple[list[Candidate], list[PluginRecord]]:
     """All plugins on the path, in a fixed order, and records of distributions that cannot be read.
 
-    A distribution that is on the path twice counts once, as the first: that is the one that Python imports.
+    A distribution that is on the path twice counts once, as the first: that is the one that Python
+    imports.
     """
     candidates: dict[tuple[str, str], Candidate] = {}
     unreadable: list[PluginRecord] = []
@@ -135,7 +136,7 @@ def refusal(candidate: Candidate, options: DiscoveryOptions) -> PluginRecord | N
 
 
 def check_names(key: str, names: Iterable[str], candidates: Sequence[Candidate]) -> None:
-    """Refuse a list that names a plugin which is not there: it would do something else than its writer thinks.
+    """Refuse a list that names a plugin which is not installed.
 
     Raises:
         ConfigurationError: names `key`, what was not found, and what was.

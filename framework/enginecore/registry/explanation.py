@@ -8,7 +8,7 @@ from enginecore.registry.spelling import closest
 
 
 def explain_absence(kind: str, name: str, plugins: Sequence[PluginRecord]) -> str:
-    """Text for a component that no active plugin offers: what is offered or spelt alike, and what is left out."""
+    """Text for a component that no active plugin offers: names offered, and plugins left out."""
     active = [record for record in plugins if record.status == "active"]
     offered = sorted({c.name for record in active for c in record.components if c.kind == kind})
     lines = [f"no active plugin offers {kind} {name!r}{closest(name, offered)}"]

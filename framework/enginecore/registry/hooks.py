@@ -1,4 +1,4 @@
-"""The hooks that a plugin implements: checks of the functions, and calls of those that offer something."""
+"""Hooks of a plugin: checks of its functions, and calls of those that return a list."""
 
 import inspect
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ def _check_unmarked(name: str, value: Any) -> None:
 
 
 def call_offer(manager: pluggy.PluginManager, plugin: object, hook: str, record: type) -> tuple[Any, ...]:
-    """Call a hook of one registered plugin that returns a list of `record`s; empty if the plugin has no such hook.
+    """Call a hook of one plugin that returns a list of `record`s; empty if it has no such hook.
 
     Raises:
         PluginError: the hook returns something else. What the plugin itself raises comes through.

@@ -1,4 +1,4 @@
-"""Rules that the row of a kind must satisfy: by itself, and beside the rows of the engine and of other plugins."""
+"""Rules that the row of a kind must satisfy, by itself and beside other rows."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ _KIT = re.compile(r"\w+(\.\w+)*(:\w+)?")
 
 
 def check_kinds(kinds: Iterable[KindSpec], reserved: Collection[str]) -> None:
-    """Check the rows of one plugin: each by itself, beside the engine's own, and that no two are alike.
+    """Check the rows of one plugin, each by itself and beside the engine's own.
 
     Args:
         kinds: The rows.

@@ -1,4 +1,4 @@
-"""Imports plugins, and decides which of them are active: what one plugin brings, another one may need."""
+"""Loading of plugins: imports, checks of each one, and checks of all against each other."""
 
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +22,13 @@ from enginecore.registry.record import PluginRecord
 def load_plugins(
     candidates: Sequence[Candidate], manager: pluggy.PluginManager, options: DiscoveryOptions
 ) -> list[PluginRecord]:
-    """Import the plugins that may be imported, register them with `manager`, and return the record of each.
+    """Import the plugins that may be imported, and register them with `manager`.
 
-    A plugin that raises or breaks a rule is a failed record, and nothing of it stays registered. Neither do
-    components whose kind a failed plugin would have brought: their plugins fail too.
+    A plugin that raises or breaks a rule is a failed record, and nothing of it stays registered.
+    A plugin with a component whose kind a failed plugin would have brought fails too.
+
+    Returns:
+        One record per candidate.
     """
     loading = _Loading(manager, options)
     for candidate in candidates:
@@ -89,7 +92,7 @@ class _Loading:
                 self._leave_out(self._plugins.pop(key).candidate, record)
 
     def record_of(self, candidate: Candidate) -> PluginRecord:
-        """What came of a plugin."""
+        """The record of a plugin, once all are settled."""
         if (left_out := self._left_out.get(candidate.key)) is not None:
             return left_out
         return self._plugins[candidate.key].active()
@@ -121,7 +124,7 @@ class _Loading:
     # -- reasons to leave ----------------------------------------------------------------------------
 
     def _clashing(self) -> Iterator[tuple[str, PluginRecord]]:
-        """Plugins with a kind that another one declares too. Those of enginecore itself keep theirs."""
+        """Plugins with a kind that another one declares too. Bundled plugins keep theirs."""
         for key, plugin in self._plugins.items():
             if plugin.candidate.is_bundled:
                 continue

@@ -1,4 +1,4 @@
-"""Calling the observer hooks, each implementation on its own."""
+"""Calls of the observer hooks, each implementation on its own."""
 
 import logging
 from collections import Counter
@@ -18,7 +18,9 @@ class _Implementation(NamedTuple):
 
 
 class Observers:
-    """The observers of one registry, in pluggy's order of call. An exception in one changes nothing for anybody else.
+    """The observers of one registry, in pluggy's order of call.
+
+    An exception in one changes nothing for the others.
 
     The first exception of each plugin is logged with its traceback, later ones are only counted.
     """
@@ -30,12 +32,12 @@ class Observers:
 
     @property
     def has_step_observers(self) -> bool:
-        """Whether `step_finished` calls anybody: if not, the record need not be made."""
+        """Whether there are observers of steps; if not, the record need not be made."""
         return bool(self._step_finished)
 
     @property
     def has_request_observers(self) -> bool:
-        """Whether `request_finished` calls anybody: if not, the record need not be made."""
+        """Whether there are observers of requests; if not, the record need not be made."""
         return bool(self._request_finished)
 
     @property
@@ -44,11 +46,11 @@ class Observers:
         return dict(self._failures)
 
     def step_finished(self, record: StepRecord) -> None:
-        """Tell everybody who asked that a step was settled."""
+        """Pass the record of a settled step to its observers."""
         self._notify(self._step_finished, record)
 
     def request_finished(self, record: RequestRecord) -> None:
-        """Tell everybody who asked that a request ended."""
+        """Pass the record of a finished request to its observers."""
         self._notify(self._request_finished, record)
 
     def _notify(self, implementations: Sequence[_Implementation], record: StepRecord | RequestRecord) -> None:

@@ -21,16 +21,19 @@ class PluginRecord:
     """One plugin that was found. A plugin that is left out keeps its record: it never vanishes.
 
     Attributes:
-        entry_point: Its name in the entry-point group; "components" for components given as objects.
+        entry_point: Its name in the entry-point group; "components" for components given as
+            objects.
         module: What the entry point names.
-        distribution: The installed distribution that declares it; "argument" for components given as objects.
+        distribution: The installed distribution that declares it; "argument" for components given
+            as objects.
         version: Of the distribution.
         status: "active"; "blocked" (left out on purpose); "failed" (left out because it is broken).
         reason: Why it is not active, in a sentence.
         traceback: Of the exception that it raised, if one is the reason.
-        components: All that it offers if active. A plugin that is blocked because it opens a network surface lists
-            what it would offer.
-        kinds: Kinds that it declares, as far as they were found out. They count only if it is active.
+        components: All that it offers if active. A plugin that is blocked because it opens a
+            network surface lists what it would offer.
+        kinds: Kinds that it declares, as far as they were found out. They count only if it is
+            active.
         commands: Likewise the commands that it offers.
     """
 

@@ -21,7 +21,7 @@ from enginecore.registry.spelling import closest
 
 
 class Registry:
-    """The plugins that were found, and what the active ones bring. Immutable; `with_components` makes another one.
+    """The plugins that were found, and what the active ones bring. Immutable.
 
     Made by `discover` or, in a child process, by `from_spec`.
 
@@ -52,16 +52,19 @@ class Registry:
     ) -> "Registry":
         """Find the plugins that are installed, and import those that may be.
 
-        Names in both lists are entry-point names or distribution names (all plugins of that distribution), compared
-        as package indexes do. `block` beats `allow`. What is blocked is not imported. A plugin that raises, or breaks
-        a rule of the plugin interface, becomes a failed record; it stops nobody else.
+        Names in both lists are entry-point names or distribution names (all plugins of that
+        distribution), compared as package indexes do. `block` beats `allow`. What is blocked is not
+        imported. A plugin that raises, or breaks a rule of the plugin interface, becomes a failed
+        record, and the others load.
 
-        A plugin counts as a whole: all of its components and kinds, or none. Hence a plugin of another distribution
-        than enginecore that offers a component of a kind that opens a network surface, such as a transport, is
-        blocked as a whole unless `allow` names it; its record lists what it would offer. A distribution that wants
-        its other components to work without an allow-list puts its transport into an entry point of its own.
+        A plugin counts as a whole: all of its components and kinds, or none. Hence a plugin of
+        another distribution than enginecore that offers a component of a kind that opens a network
+        surface, such as a transport, is blocked as a whole unless `allow` names it; its record
+        lists what it would offer. A distribution that wants its other components to work without an
+        allow-list puts its transport into an entry point of its own.
 
-        The order in which plugins are found does not matter: a component may be found before its kind.
+        The order in which plugins are found does not matter: a component may be found before its
+        kind.
 
         Args:
             allow: Only these; an empty list: none at all. None: all.
@@ -85,12 +88,14 @@ class Registry:
         return cls([*unreadable, *plugins], Observers(manager), options)
 
     def with_components(self, components: Iterable[Component | str]) -> "Registry":
-        """This registry and some components more, given as objects or as "module:NAME" of a Component.
+        """A registry with more components, given as objects or as "module:NAME" of a Component.
 
-        They obey the rules that plugins obey: a name that is offered already is an error when it is asked for.
+        They obey the rules that plugins obey: a name that is offered already is an error when it is
+        asked for.
 
         Raises:
-            PluginError: a component breaks a rule, or its name cannot be imported; says what would be right.
+            PluginError: a component breaks a rule, or its name cannot be imported; says what would
+                be right.
         """
         located = [locate(component) for component in components]
         if not located:
@@ -131,14 +136,15 @@ class Registry:
 
     @property
     def conflicts(self) -> Mapping[tuple[str, str], tuple[PluginRecord, ...]]:
-        """Components that several active plugins offer, and which plugins: none of them can be used."""
+        """Components that several active plugins offer, and which plugins. None can be used."""
         return {key: tuple(offers) for key, offers in self._offers().items() if len(offers) > 1}
 
     def kind(self, name: str) -> KindSpec:
         """The row of a kind.
 
         Raises:
-            PluginError: there is no such kind; names the closest ones, and the plugins that may have brought it.
+            PluginError: there is no such kind; names the closest ones, and the plugins that may
+                have brought it.
         """
         if name not in self.kinds:
             hint = closest(name, self.kinds) or f"; the kinds are {', '.join(self.kinds)}"
@@ -154,8 +160,8 @@ class Registry:
         """The component that `<kind>.use = "<name>"` asks for.
 
         Raises:
-            PluginError: no active plugin offers it: names what is close, and which plugins are left out and why. Or
-                several do: names them.
+            PluginError: no active plugin offers it: names what is close, and which plugins are left
+                out and why. Or several do: names them.
         """
         offers = self._offers().get((kind, name), [])
         if not offers:
@@ -175,24 +181,26 @@ class Registry:
     # -- building ----------------------------------------------------------------------------------
 
     def build(self, component: Component, settings: Any, context: Any) -> Any:
-        """Call a component's factory, and check that the result is what its kind says.
+        """Call a component's factory, and check the result against the interface of its kind.
 
         Raises:
             EngineCoreError: raised by the factory on purpose.
-            PluginError: the factory raises something else, or its result does not fill the kind's interface.
+            PluginError: the factory raises something else, or its result does not fill the kind's
+                interface.
         """
         return build_component(component, settings, context, self.kinds[component.kind].interface)
 
     # -- other processes ---------------------------------------------------------------------------
 
     def spec(self, kinds: Collection[str] | None = None) -> dict[str, Any]:
-        """What `from_spec` needs to make this registry again in another process, as plain JSON-able data.
+        """Plain JSON-able data from which `from_spec` makes this registry in another process.
 
         Args:
             kinds: Of components given as objects, only those of these kinds. None: all.
 
         Raises:
-            PluginError: a component that was given as an object cannot be imported there; says what to do.
+            PluginError: a component that was given as an object cannot be imported there; says what
+                to do.
         """
         wanted = [item for item in self._located if kinds is None or item.component.kind in kinds]
         return {

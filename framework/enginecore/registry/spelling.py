@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 
 def closest(name: str, names: Iterable[str], prefix: str = "") -> str:
-    """The end of a sentence that asks whether something was meant that is spelt like `name`; empty if nothing is.
+    """The end of a sentence, "; did you mean ...?", with names spelt like `name`; else empty.
 
     `prefix` is what the names that are found are shown with.
     """
