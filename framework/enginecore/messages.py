@@ -1,4 +1,4 @@
-"""What travels between front end, engine core and workers.
+"""Messages between front end, engine core and workers.
 
 Every type is a `msgspec.Struct` that is encoded as an array: fields are added at the end only, and
 what is on the wire in one transport is on the wire in all.
@@ -40,16 +40,17 @@ class EngineCoreRequest(Message, kw_only=True):
     Attributes:
         request_id: Unique among live requests.
         prompt_token_ids: At least one token.
-        params: Sampling parameters; `seed` is set, so that the tokens do not depend on who samples them.
+        params: Sampling parameters; `seed` is set, so that the tokens do not depend on who samples
+            them.
         arrival_time: Seconds on the engine core's clock; None: the moment it is added.
-        client_index: Which front end the outputs go to.
+        client_index: The front end to which outputs go.
         priority: Smaller is more urgent. Read by policies that know priorities.
-        tenant: Whom the request is for. Read by policies that share between tenants.
+        tenant: The user or customer of the request. Read by policies that share between tenants.
         deadline: Seconds on the engine core's clock by which the first token is wanted.
         cache_salt: Part of the cache identity: only requests of the same salt share KV blocks.
         adapter: Foreseen (LoRA): part of the cache identity. Refused by real executors until built.
         data_parallel_rank: Foreseen. Refused until built.
-        hints: Free words for policies (predicted length, job class ...). Never shown to executors.
+        hints: Numbers for policies (predicted length, job class ...). Not sent to executors.
         skip_prefix_cache: Neither reads nor feeds the prefix cache.
     """
 
@@ -83,16 +84,17 @@ class PositionLogprobs(Message, kw_only=True):
 
 
 class EngineCoreOutput(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
-    """What one step gave one request. Exactly one output of a request has a `finish_reason`, its last.
+    """Output of one step for one request. Only the last one has a `finish_reason`.
 
     Attributes:
-        request_id: Whose.
+        request_id: The request.
         new_token_ids: Accepted tokens, in order; may be empty in the last output.
         finish_reason: Set in the last output.
         stop_reason: The stop token id that ended it, if one did.
-        error: What went wrong, where `finish_reason` is ERROR.
+        error: Message for the client, where `finish_reason` is ERROR.
         logprobs: One entry per new token, if asked for.
-        num_cached_tokens: Prompt tokens found in the prefix cache at first admission; in the first output only.
+        num_cached_tokens: Prompt tokens found in the prefix cache at first admission; in the first
+            output only.
     """
 
     request_id: str
@@ -105,7 +107,7 @@ class EngineCoreOutput(msgspec.Struct, array_like=True, omit_defaults=True, gc=F
 
 
 class SchedulerStats(Message, kw_only=True):
-    """Counters since start and gauges of now. Cheap to make; asked for by observers, never per token."""
+    """Counters since start, and gauges. Cheap to make; read by observers, not per token."""
 
     step: int = 0
     num_running: int = 0
@@ -119,7 +121,7 @@ class SchedulerStats(Message, kw_only=True):
 
 
 class LoopStats(Message, kw_only=True):
-    """What a busy loop's IO threads did since start, and how much of it while a step ran."""
+    """Messages moved by the IO threads of a busy loop since start; those while a step ran."""
 
     num_steps: int = 0
     num_received: int = 0
@@ -132,11 +134,11 @@ class EngineCoreOutputs(Message, kw_only=True):
     """One step's outputs for one client.
 
     Attributes:
-        outputs: One entry per request that has news.
+        outputs: One entry per request that has tokens or has ended.
         engine_index: Foreseen (data parallel): which engine.
         wave: Foreseen (data parallel).
         timestamp: Seconds on the engine core's clock when the step was settled.
-        idle: The engine core has nothing left to do or to say: nobody who still waits will ever hear from it.
+        idle: The engine core has nothing left to do or to send.
     """
 
     outputs: list[EngineCoreOutput] = []
@@ -147,7 +149,7 @@ class EngineCoreOutputs(Message, kw_only=True):
 
 
 class EngineInfo(Message, kw_only=True):
-    """What is in force, as found out at start-up: the one source of truth for front ends.
+    """What is in force, as found at start-up: the one source of truth for front ends.
 
     Attributes:
         model: Name or path of the model.
@@ -188,10 +190,11 @@ class EngineInfo(Message, kw_only=True):
 
 
 class NewRequestData(Message, kw_only=True):
-    """A request that a worker does not know: admitted for the first time, or resumed after a preemption.
+    """A request that workers do not know: admitted for the first time, or resumed.
 
     Attributes:
-        request_id: Unique among the worker's requests, once those that the same step names as gone are gone.
+        request_id: Unique among the worker's requests, once those that the same step names as gone
+            are gone.
         token_ids: All known tokens: prompt, then outputs so far.
         num_prompt_tokens: How many of them are the prompt.
         params: As in the request.
@@ -214,13 +217,13 @@ class NewRequestData(Message, kw_only=True):
 
 
 class RequestDelta(Message, kw_only=True):
-    """What changed for a request that the worker knows. Requests that only decode on have no delta.
+    """Changes of a request that workers know. A request that only decodes on has none.
 
     Attributes:
-        request_id: Whose.
+        request_id: The request.
         new_block_ids: Blocks added at the end, per KV cache group.
-        num_computed_tokens: Tokens scheduled before this step. Foreseen (speculative decoding): lower than
-            the worker's own count means that tokens were rolled back.
+        num_computed_tokens: Tokens scheduled before this step. Foreseen (speculative decoding):
+            lower than the worker's own count means that tokens were rolled back.
     """
 
     request_id: str
@@ -229,18 +232,19 @@ class RequestDelta(Message, kw_only=True):
 
 
 class SchedulerOutput(Message, kw_only=True):
-    """One step's plan. Only what changed; what is gone applies before what is new.
+    """The plan of a step: only what changed. What is gone applies before what is new.
 
     Attributes:
         step: Serial number; every rank executes steps in this order.
-        num_scheduled_tokens: Tokens to compute per request, each at least 1; in order of the batch. A request whose
-            last known token is computed here is sampled.
+        num_scheduled_tokens: Tokens to compute per request, each at least 1; in order of the batch.
+            A request whose last known token is computed here is sampled.
         new_requests: Requests that the worker does not know.
         deltas: Changes of those that it knows.
         finished_ids: Ended since the last plan: forget them. Sent even when nothing is scheduled.
         preempted_ids: Lost their blocks since the last plan: forget them; they come back as new.
         extensions: For plugins: plain msgpack values under the plugin's name.
-        defer_sampling: Run the forward pass of this step now, and sample it when `Executor.sample_tokens` asks.
+        defer_sampling: Run the forward pass of this step now, and sample it when
+            `Executor.sample_tokens` asks.
     """
 
     step: int
@@ -259,7 +263,7 @@ class SchedulerOutput(Message, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it asks nothing of workers: but for what qualifies other fields, it is as a new plan.
+        """Whether it asks nothing of workers: but for fields that qualify others, all are defaults.
 
         A field that is added counts unless it is named here.
         """
@@ -277,13 +281,15 @@ class GrammarOutput(Message, kw_only=True):
 
 
 class ModelRunnerOutput(Message, kw_only=True):
-    """What a step gave. Rows that were scheduled and not sampled (chunks of a prompt) may be left out or be empty.
+    """Result of a step.
+
+    Rows of requests that were not sampled (chunks of a prompt) may be left out or be empty.
 
     Attributes:
-        step: Of the plan it answers.
-        request_ids: Whose rows.
-        sampled_token_ids: Tokens of each, in the same order. Exactly one for now; several are foreseen (speculative
-            decoding).
+        step: Number of the step whose plan it answers.
+        request_ids: The requests of the rows.
+        sampled_token_ids: Tokens of each, in the same order. Exactly one for now; several are
+            foreseen (speculative decoding).
         logprobs: Per request that asked for them, one entry per token.
         errors: A fault that ends only the request named.
         extensions: As in the plan.

@@ -1,4 +1,4 @@
-"""A request inside the engine core: its tokens, its two cursors, and the one place that decides when it ends."""
+"""Request in the engine core: its tokens, its two cursors, and the rule for when it ends."""
 
 import enum
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from enginecore.sampling import SamplingParams
 
 
 class RequestStatus(enum.IntEnum):
-    """Where a request stands. Only the scheduler changes it."""
+    """Status of a request. Only the scheduler changes it."""
 
     WAITING = 0
     RUNNING = 1
@@ -17,30 +17,33 @@ class RequestStatus(enum.IntEnum):
 
 
 class CacheIdentity(NamedTuple):
-    """What, beside the tokens, must be equal for two requests to share KV blocks. Typed parts: they never mix."""
+    """What must be equal, beside the tokens, for two requests to share KV blocks."""
 
     salt: str | None
     adapter: str | None
 
 
 class Request:
-    """One request's state, owned by the scheduler.
+    """One request, owned by the scheduler.
 
-    Two cursors say what its KV cache holds: `schedule()` advances `num_scheduled_tokens`, a returned step advances
-    `num_computed_tokens` (written). What lies between is in flight. A position at or past `num_tokens` holds a token
-    that is not known yet; it may be scheduled only if the executor feeds sampled tokens on its own side.
+    Two cursors say what its KV cache holds: planning a step advances `num_scheduled_tokens`, a step
+    that returns advances `num_computed_tokens`. What lies between is in flight. A position at or
+    past `num_tokens` holds a token that is not known yet: it may be scheduled only if the executor
+    feeds sampled tokens on its own side.
 
     Attributes:
         token_ids: Prompt, then accepted output tokens. Grown by `append` alone.
         num_scheduled_tokens: Tokens computed or being computed by a submitted step.
         num_computed_tokens: Tokens whose KV is written.
-        num_late_tokens: Sampled tokens that were in flight when it was last preempted and have not arrived yet.
-        num_cached_tokens: Prompt tokens found in the prefix cache at its first admission; -1 before it.
-        num_preemptions: How often it lost its blocks.
+        num_late_tokens: Sampled tokens that were in flight when it was last preempted and have not
+            arrived yet.
+        num_cached_tokens: Prompt tokens found in the prefix cache at its first admission; -1 before
+            it.
+        num_preemptions: How often it was preempted.
         max_total_tokens: It ends with reason LENGTH at this many tokens, prompt included.
-        block_hashes: What its full blocks so far are known by; extended and read by the KV cache manager.
-        has_ready_hashes: They came with it and are all there is: its tokens have no content, and blocks behind the
-            last hash are neither looked up nor published.
+        block_hashes: Hashes of its full blocks so far; extended and read by the KV cache manager.
+        has_ready_hashes: The hashes came with the request, whose tokens have no content. Blocks
+            behind the last hash are neither looked up nor published.
     """
 
     __slots__ = (
@@ -89,10 +92,11 @@ class Request:
         self.block_hashes: list[bytes] = [] if block_hashes is None else block_hashes
 
     def append(self, tokens: list[int]) -> list[int]:
-        """Accept sampled tokens up to the one that ends the request, and return those accepted.
+        """Accept sampled tokens up to the one that ends the request. Returns those accepted.
 
-        Alone decides length, EOS, stop ids and min_tokens, for every scheduler: afterwards `finish_reason` is set if
-        the request is over. EOS gives reason STOP without a `stop_reason`, a stop token id gives that id.
+        The only place that decides by length, EOS, stop token ids and min_tokens, for every
+        scheduler: afterwards `finish_reason` is set if the request is over. EOS gives reason STOP
+        without a `stop_reason`, a stop token id gives that id.
         """
         known, last, stops = self.token_ids, self.max_total_tokens, self._stop_token_ids
         if len(known) >= last:  # max_tokens = 0: the prompt was all
@@ -110,7 +114,7 @@ class Request:
         return tokens
 
     def preempt(self) -> None:
-        """Its blocks are gone: start over from its first token. Tokens being sampled now still arrive, late."""
+        """Start over from the first token: the blocks are gone. Tokens in flight come late."""
         self.num_late_tokens = self.num_sampling_tokens
         self.num_scheduled_tokens = self.num_computed_tokens = 0
         self.num_preemptions += 1
@@ -137,7 +141,7 @@ class Request:
 
     @property
     def num_sampling_tokens(self) -> int:
-        """Output tokens that submitted steps will give: every scheduled position from the last known token on."""
+        """Output tokens that are in flight: one per position from the last known token on."""
         return max(self.num_scheduled_tokens - len(self.token_ids) + 1, 0)
 
     @property
@@ -147,7 +151,7 @@ class Request:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended."""
+        """Whether the request has ended."""
         return self.status is RequestStatus.FINISHED
 
     def __repr__(self) -> str:

@@ -36,8 +36,8 @@ class SamplingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_onl
         temperature: 0 is greedy; above 0 divides the logits. At most 100.
         top_p: Smallest set of tokens whose probability reaches this, in (0, 1].
         top_k: Only the k likeliest tokens; 0 or -1 is all.
-        seed: Same seed and logits: same token, whatever else is in the batch. (In bfloat16 the size of the batch
-            changes the rounding of the logits themselves.) None: drawn by the engine.
+        seed: Same seed and logits: same token, whatever else is in the batch. (In bfloat16 the size
+            of the batch changes the rounding of the logits themselves.) None: drawn by the engine.
         max_tokens: Output tokens at most; None fills the context. 0 computes the prompt and ends.
         min_tokens: Neither EOS nor a stop token is sampled before this many output tokens.
         stop: Strings that end the output when its text contains them.
@@ -46,7 +46,8 @@ class SamplingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_onl
         include_stop_str_in_output: Leave the stop string in the text.
         skip_special_tokens: Leave special tokens out of the text.
         detokenize: False: token ids only, `text` stays empty.
-        logprobs: Log-probabilities of the sampled and of this many likeliest tokens, at most 20. None: none.
+        logprobs: Log-probabilities of the sampled and of this many likeliest tokens, at most 20.
+            None: none.
 
     Raises:
         InvalidRequestError: (a ValueError) naming field, value and range.

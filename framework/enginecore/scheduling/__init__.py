@@ -1,4 +1,4 @@
-"""Toolkit for schedulers: the continuous-batching mechanism, and the seam for policies."""
+"""Toolkit for schedulers: continuous batching, and the base class of scheduling policies."""
 
 from enginecore.scheduling.component import policy_component
 from enginecore.scheduling.continuous_batching import ContinuousBatchingScheduler

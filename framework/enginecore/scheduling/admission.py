@@ -26,7 +26,7 @@ class Admission:
         self._transitions = transitions
 
     def admit_requests(self, split: Split, num_tokens: int) -> None:
-        """Admit requests until prompts fill `num_tokens` of this step, or policy or memory say stop."""
+        """Admit requests until prompts fill `num_tokens`, or the policy or the memory says stop."""
         room = num_tokens - sum(min(split.chunk, state.num_unscheduled_tokens) for state in self._running.prefilling)
         admissions = split.admit
         while admissions > 0 and room > 0 and self._waiting:
@@ -44,8 +44,8 @@ class Admission:
     def _must_wait(self, state: SchedulingState) -> bool:
         """Whether a preempted request may not return yet. No other one overtakes it meanwhile.
 
-        Its late tokens are part of what it must compute, and dropping them instead livelocks policies
-        that preempt often.
+        Its late tokens are part of what it must compute, and dropping them instead livelocks
+        policies that preempt often.
         """
         is_late = state.request.num_late_tokens > 0 or state in self._blocks.on_their_way
         return is_late or state in self._transitions.preempted_in_step

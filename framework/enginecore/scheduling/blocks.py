@@ -1,4 +1,4 @@
-"""Blocks of requests: given out, published, and given back once no step in flight writes to them."""
+"""Blocks of requests: given out, published, and freed once no step in flight writes to them."""
 
 from collections.abc import Collection, Sequence
 
@@ -13,9 +13,10 @@ from enginecore.scheduling.step import StepsInFlight
 class RequestBlocks:
     """Gives blocks of the KV cache to requests and takes them back, and counts what each one holds.
 
-    An executor that runs steps out of order may write to a block after its request has lost it. Such
-    blocks stay with the request until the steps in flight have returned: they are on their way.
-    Meanwhile the request is not admitted again, and no other one is preempted for want of blocks.
+    An executor that runs steps out of order may write to a block after its request has lost it.
+    Such blocks stay with the request until the steps in flight have returned: they are on their
+    way. Meanwhile the request is not admitted again, and no other one is preempted for want of
+    blocks.
 
     Attributes:
         num_blocks: Blocks in the pool.
@@ -35,7 +36,7 @@ class RequestBlocks:
         """Tokens that the whole pool holds."""
         return self.num_blocks * self.block_size
 
-    # -- out -----------------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------
 
     def find_prefix(self, state: SchedulingState) -> CachedPrefix:
         """The cached prefix of a request. Valid until blocks are given out or released."""
@@ -56,7 +57,10 @@ class RequestBlocks:
         return short <= self._manager.num_freeable_blocks([victim.request for victim in victims], prefix)
 
     def allocate(self, state: SchedulingState, num_tokens: int, prefix: CachedPrefix | None = None) -> BlockIds | None:
-        """Give a request blocks up to so many tokens. Returns what was added; None: too few are free."""
+        """Give a request blocks for its first `num_tokens` tokens, all of them or none.
+
+        Returns the blocks that were added, per KV cache group; None: too few are free.
+        """
         block_ids = self._manager.allocate_slots(state.request, num_tokens, prefix)
         if block_ids is not None:
             state.num_blocks += len(block_ids[0])
@@ -69,20 +73,20 @@ class RequestBlocks:
         self._manager.cache_blocks(request, request.num_computed_tokens)
         state.publish_at = (request.num_computed_tokens // size + 1) * size
 
-    # -- back ----------------------------------------------------------------------------------------------------
+    # -- back --------------------------------------------------------------------------------------
 
     @property
     def are_written(self) -> bool:
-        """Whether steps in flight may write to blocks after these have been given to another request."""
+        """Whether steps in flight may write to blocks that another request holds by then."""
         return bool(self._in_flight) and not self._in_order
 
     @property
     def on_their_way(self) -> Collection[SchedulingState]:
-        """Requests whose blocks were released and are not free yet."""
+        """Requests that lost their blocks, which are not free yet."""
         return self._last_writers.keys()
 
     def release(self, state: SchedulingState) -> None:
-        """Take all blocks of a request, now or when the steps that may write to them have returned."""
+        """Free all blocks of a request, now or when no step in flight may write to them."""
         if self.are_written:
             self._last_writers[state] = self._in_flight[-1].step
         else:

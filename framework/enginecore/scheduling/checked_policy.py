@@ -1,4 +1,4 @@
-"""A scheduling policy at work: what it sees, its decisions with their checks, the events it hears of."""
+"""A scheduling policy at work: what it sees, its decisions with their checks, its events."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -83,7 +83,8 @@ class CheckedPolicy:
 
     Attributes:
         view: What the policy sees of the scheduler.
-        wake_time: Time on the engine's clock up to which it has put off admissions in this step, or None.
+        wake_time: Time on the engine's clock up to which it has put off admissions in this step, or
+            None.
     """
 
     def __init__(self, policy: SchedulingPolicy, context: SchedulerContext, live: LiveRequests) -> None:
@@ -112,7 +113,7 @@ class CheckedPolicy:
         self.wake_time = None
         return self.view.step
 
-    # -- decisions -----------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------
 
     def split(self) -> Split:
         """How the tokens of this step are shared."""
@@ -125,7 +126,7 @@ class CheckedPolicy:
         return split
 
     def choose(self) -> SchedulingState | None:
-        """The next request to admit. None: no more in this step; `wake_time` is set if it gave a Delay."""
+        """The next request to admit. None: no more in this step. A Delay sets `wake_time`."""
         named = self._policy.choose(self.view)
         if named is None:
             return None
@@ -176,7 +177,7 @@ class CheckedPolicy:
             )
         return victim
 
-    # -- events --------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def added(self, state: SchedulingState) -> None:
         """A request was accepted."""
@@ -194,7 +195,7 @@ class CheckedPolicy:
         """A request is over."""
         self._policy.ended(state, self.view)
 
-    # ------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _find(self, named: RequestView, decision: str) -> SchedulingState:
         """Only the id counts, so that a policy may hold proxies."""

@@ -1,4 +1,4 @@
-"""From a policy class to a scheduler component."""
+"""Scheduler components made of policy classes."""
 
 import inspect
 from collections.abc import Callable
@@ -44,8 +44,8 @@ def policy_component(
         settings: Model of its table; by default made from the constructor's annotated arguments.
 
     Raises:
-        PluginError: an argument of the constructor cannot be a setting, or a method takes other arguments than
-            the one it overrides.
+        PluginError: an argument of the constructor cannot be a setting, or a method takes other
+            arguments than the one it overrides.
     """
     _check_methods(policy)
     return Component(
@@ -73,7 +73,7 @@ def _settings_of(policy: Callable[..., SchedulingPolicy]) -> type[BaseModel]:
 
 
 def _capabilities_of(policy: Callable[..., SchedulingPolicy]) -> frozenset[str]:
-    """All of a scheduler's, except that a policy that overrides `victim` uses no victim component."""
+    """All capabilities of a scheduler; "victim" only if the policy does not override `victim`."""
     overrides_victim = getattr(policy, "victim", None) is not SchedulingPolicy.victim
     return frozenset(SCHEDULER.capabilities) - ({"victim"} if overrides_victim else set())
 

@@ -1,4 +1,4 @@
-"""Continuous batching (Orca, vLLM) with chunked prefill (Sarathi-Serve), under the decisions of a policy."""
+"""The continuous-batching scheduler (Orca, vLLM) with chunked prefill (Sarathi-Serve)."""
 
 from collections.abc import Collection, Iterable
 

@@ -12,7 +12,10 @@ from enginecore.scheduling.transitions import Transitions
 
 
 class Planner:
-    """Makes one batch: blocks for decodes, then admissions, then tokens. Nothing given out is taken back."""
+    """Makes the batch of a step: blocks for decodes, then admissions, then tokens.
+
+    What was given out in a step is not taken back in it, but for the blocks of victims.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class Planner:
         self._waits_for_tokens = self._max_batches > 1 and not context.executor.feeds_tokens
 
     def plan_step(self, step: int) -> Batch:
-        """The batch of a step that has just begun; `num_scheduled_tokens` of its requests is advanced."""
+        """The batch of the step that has just begun. Advances `num_scheduled_tokens`."""
         split = self._split()
         decodes: list[SchedulingState] = []
         chunks: list[Chunk] = []
@@ -65,10 +68,10 @@ class Planner:
     def _admit(self, split: Split, budget: int) -> None:
         self._admission.admit_requests(split, min(split.prefill, budget))
 
-    # -- decodes -------------------------------------------------------------------------------------------------
+    # -- decodes -----------------------------------------------------------------------------------
 
     def _ready_decodes(self) -> list[SchedulingState]:
-        """The decodes that can run, each with a slot for its next token. Preempts where memory is short."""
+        """Decodes that can run, with a slot for their next token. Preempts if blocks are short."""
         ready = list(self._running.decoding)
         if self._waits_for_tokens:
             # a request waits for its token; the others are shared out over the batches in flight
@@ -81,7 +84,10 @@ class Planner:
         return [state for state in ready if state.phase is Phase.DECODE and state not in without]
 
     def _attend(self, state: SchedulingState) -> bool:
-        """A decode at its mark: all scheduled, lease over, or blocks full. Whether it can run in this step."""
+        """Look at a decode at its mark: all scheduled, lease over, or blocks full.
+
+        Returns whether it can run in this step.
+        """
         cursor = state.request.num_scheduled_tokens
         if state.phase is not Phase.DECODE:  # it was the victim of one before it
             return False
@@ -97,7 +103,10 @@ class Planner:
         return True
 
     def _grow(self, state: SchedulingState) -> bool:
-        """Give a decode a slot for its next token, if need be that of another request."""
+        """Give a decode a slot for its next token, if need be a block of a victim.
+
+        Returns whether it has one.
+        """
         num_tokens = state.request.num_scheduled_tokens + 1
         while (block_ids := self._blocks.allocate(state, num_tokens)) is None:
             if self._blocks.on_their_way:  # sit out, and preempt no more
@@ -110,7 +119,7 @@ class Planner:
         return True
 
     def _decodes(self, ready: list[SchedulingState], budget: int) -> list[SchedulingState]:
-        """Advance those that fit. Those that do not come first in the next step."""
+        """Advance the decodes that fit into the budget. The others come first in the next step."""
         if self._transitions.preempted_in_step:
             ready = [state for state in ready if state.phase is Phase.DECODE]
         chosen = ready[:budget]
@@ -120,7 +129,7 @@ class Planner:
             state.request.num_scheduled_tokens += 1
         return chosen
 
-    # -- prompts -------------------------------------------------------------------------------------------------
+    # -- prompts -----------------------------------------------------------------------------------
 
     def _chunks(self, split: Split, budget: int) -> list[Chunk]:
         """Chunks of known tokens, best rank first, up to the budget."""

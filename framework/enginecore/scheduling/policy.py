@@ -1,8 +1,9 @@
-"""The seam of a scheduling policy: what it sees, and what it may decide.
+"""Base class of scheduling policies, and the decisions that they return.
 
-A policy decides; `ContinuousBatchingScheduler` does. It sees read-only views, is told what happens, and is never
-called once per decoded token: a lease says after how many tokens it wants to be asked again. It declares nothing about
-overlap or pipeline stages, and no decision of its can change a token.
+A policy decides, and `ContinuousBatchingScheduler` carries it out. The policy sees read-only views,
+hears of events, and is not called for every decoded token: a lease says after how many tokens it is
+asked again. It knows nothing of overlap or pipeline stages, and none of its decisions changes a
+token.
 """
 
 from abc import ABC, abstractmethod
@@ -15,11 +16,11 @@ __all__ = ["Delay", "Rank", "RequestView", "SchedulerView", "SchedulingPolicy", 
 
 
 class Delay(NamedTuple):
-    """Nobody is to be admitted now, although somebody may be waiting.
+    """No request is to be admitted now, although requests wait.
 
     Attributes:
-        until: When to ask again at the latest, in seconds on the engine's clock; above `now`. It is asked earlier if
-            anything happens: a request arrives or ends, a step returns.
+        until: When to ask again at the latest, in seconds on the engine's clock; above `now`. The
+            policy is asked earlier if a request arrives or ends, or a step returns.
     """
 
     until: float
@@ -32,7 +33,7 @@ class Split(NamedTuple):
         prefill: Most prompt tokens in this step.
         chunk: Most tokens of one prompt in this step.
         admit: Most admissions in this step.
-        first: Who takes from the budget first.
+        first: Which of decodes and prompts take from the budget first.
         mix: False: no decodes in a step that prefills.
     """
 
@@ -50,65 +51,75 @@ class Split(NamedTuple):
 
 
 class SchedulingPolicy(ABC):
-    """Subclass it. Only `rank` is required; every other member has the default shown. Name the arguments as you like.
+    """Decides the order of requests. Subclass it: `rank` is required, all else has a default.
+
+    Arguments are positional: name them as you like.
 
     Attributes:
-        preemptive: Whether a waiting request may displace a running one that ranks strictly after it.
+        preemptive: Whether a waiting request may displace a running one that ranks strictly after
+            it.
     """
 
     preemptive: bool = False
 
     def start(self, scheduler: SchedulerView, /) -> None:  # noqa: B027
-        """Called once, before any request. Raise ConfigurationError if its settings do not go with these limits."""
+        """Called once, before any request.
+
+        Raises:
+            ConfigurationError: settings of the policy do not go with these limits.
+        """
 
     @abstractmethod
     def rank(self, request: RequestView, scheduler: SchedulerView, /) -> Rank:
-        """Sort key, smaller first. Asked when it is added or preempted, and when its lease is over.
+        """Sort key of a request, smaller first.
 
-        Keys must compare with one another, so no NaN and no mixed types. One that cannot be made for a new request
-        (an exception) ends that request with the error.
+        Asked when it is added or preempted, and when its lease is over. Keys must compare with one
+        another: no NaN, no mixed types. An exception for a new request ends that request with the
+        error.
         """
 
     def lease(self, request: RequestView, scheduler: SchedulerView, /) -> int | None:
-        """After how many more output tokens, at least 1, `rank` is asked again while it runs. None: never."""
+        """Output tokens, at least 1, until `rank` is asked again while it runs. None: never."""
         return None
 
     def lane(self, request: RequestView, /) -> Hashable:
-        """Which waiting lane it stands in: a tenant, a class. Asked after `rank`."""
+        """The waiting lane of a request: a tenant, a class. Asked after `rank`."""
         return None
 
     def choose(self, scheduler: SchedulerView, /) -> RequestView | Delay | None:
-        """The next waiting request to admit. Asked once per admission, never when nobody waits. None: no more for now.
+        """The next waiting request to admit. None: no more for now.
 
-        With nothing running and nothing in flight it must name somebody, or a `Delay`: nothing else would ever wake the
-        engine.
+        Asked once per admission, and only while requests wait. With no request running and no step
+        in flight it must name one or give a `Delay`: nothing else would wake the engine.
         """
         return scheduler.waiting.best()
 
     def may_give_way(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView, /
     ) -> Sequence[RequestView]:
-        """Among whom the victim component chooses: all candidates of `victim`, or some of them, worst last.
+        """The candidates of `victim` from which the victim component chooses, worst last.
 
-        A policy with classes keeps strictly to them by naming its worst class here. Nobody: as if it had named None.
+        A policy with classes keeps strictly to them by naming its worst class here. None of them:
+        as if `victim` had named None.
         """
         return candidates
 
     def victim(
         self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView, /
     ) -> RequestView | None:
-        """Who gives way to `needy`. Candidates stand in order of rank, worst last; there is at least one.
+        """The request that gives way to `needy`, one of the candidates. There is at least one.
 
-        Needy is among them: it runs and lacks a block; name one, perhaps itself (None is itself). Needy is not among
-        them: it waits, and the candidates rank strictly after it; None leaves it waiting.
+        Candidates stand in order of rank, worst last. If `needy` is among them it runs and lacks a
+        block; None names itself. Else it waits, and they rank strictly after it; None leaves it
+        waiting.
 
-        By default the victim component's choice. A policy that overrides this decides alone, and choosing a victim
-        component beside it is refused.
+        By default the victim component's choice. A policy that overrides this decides alone, and a
+        victim component that is chosen beside it is refused.
         """
         return scheduler.default_victim(self.may_give_way(candidates, needy, scheduler), needy)
 
     def split(self, scheduler: SchedulerView, /) -> Split:
-        """How this step's tokens are shared. Asked once per step, first of all.
+        """How the tokens of this step are shared. Asked once per step, first of all.
 
         Without chunked prefill only `admit` and `mix` count: a prompt is one chunk, and goes first.
         """
@@ -116,26 +127,29 @@ class SchedulingPolicy(ABC):
         return Split(prefill=most, chunk=most, admit=most)
 
     def admit(self, request: RequestView, scheduler: SchedulerView, /) -> str | None:
-        """A reason to refuse it for good, or None. Asked when it is added and when chosen; never once it has run."""
+        """A reason to refuse a request for good, or None.
+
+        Asked when it is added and when it is chosen, but not once it has run.
+        """
         return None
 
-    # What happened. Empty on purpose, not abstract: most policies keep no books.
+    # Events. Empty on purpose, not abstract: most policies keep no state.
 
     def added(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
-        """It was accepted and is about to be queued."""
+        """A request was accepted and is about to be queued."""
 
     def admitted(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
-        """It holds a seat and blocks. `num_preemptions` above 0: it came back."""
+        """A request has got a seat and blocks. `num_preemptions` above 0: it came back."""
 
     def preempted(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
-        """It lost them and is about to be queued again."""
+        """A request has lost seat and blocks, and is about to be queued again."""
 
     def ended(self, request: RequestView, scheduler: SchedulerView, /) -> None:  # noqa: B027
-        """It is over, for whatever reason. Exactly once for every `added`."""
+        """A request is over, for whatever reason. Exactly once for every `added`."""
 
 
 class WorstRank(VictimChoice):
-    """The request that the policy ranks worst gives way, of equals the newest. Under fcfs that is the newest of all."""
+    """The request of the worst rank gives way, of equals the newest."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
         return candidates[-1]

@@ -16,7 +16,6 @@ class RankedList:
     """Requests in order of (rank, arrival number). A member's rank must not change."""
 
     def __init__(self, states: Sequence[SchedulingState] = ()) -> None:
-        """Args: states: Members, in order already."""
         self._states = list(states)
 
     def __len__(self) -> int:
@@ -43,7 +42,7 @@ class RankedList:
         del self._states[place]
 
     def first(self, count: int, after: Rank = None) -> list[SchedulingState]:
-        """The best `count`, or all if there are fewer; of those ranked worse than `after`, if given."""
+        """The best `count` members, or fewer; with `after`, of those ranked worse than that."""
         start = 0 if after is None else bisect_right(self._states, after, key=_rank)
         return self._states[start : start + count]
 
@@ -58,7 +57,7 @@ class RankedList:
 
 
 class WaitingQueue:
-    """Requests that wait: one ranked list per lane, lanes that are empty vanish. Fills `WaitingView`."""
+    """Requests that wait, one ranked list per lane. Empty lanes vanish. Fills `WaitingView`."""
 
     def __init__(self) -> None:
         self._lanes: dict[Hashable, RankedList] = {}

@@ -17,7 +17,7 @@ Tokens = list[int] | None
 
 
 class Settlement:
-    """Applies the results of steps, in order: KV is published, tokens are accepted, requests end."""
+    """Applies results of steps, in order: publishes blocks, accepts tokens, ends requests."""
 
     def __init__(
         self, in_flight: StepsInFlight, blocks: RequestBlocks, transitions: Transitions, outbox: Outbox
@@ -58,7 +58,8 @@ class Settlement:
             return output.sampled_token_ids
         by_id: dict[str, list[int]] = {}
         for request_id, tokens in zip(output.request_ids, output.sampled_token_ids, strict=False):
-            by_id[request_id] = by_id.get(request_id, []) + tokens  # a second row makes one token too many
+            # a second row makes one token too many
+            by_id[request_id] = by_id.get(request_id, []) + tokens
         rows: list[Tokens] = [by_id.pop(request_id, None) for request_id in batch.sampled_ids]
         for chunk in batch.chunks:
             by_id.pop(chunk.state.request_id, None)
@@ -67,7 +68,7 @@ class Settlement:
         return rows
 
     def _fail(self, errors: dict[str, str], batch: Batch) -> None:
-        """Faults that the executor lays at single requests."""
+        """End requests for which the executor reports an error."""
         states = (*batch.decodes, *(chunk.state for chunk in batch.chunks), *batch.newcomers)
         members = {state.request_id: state for state in states}
         for request_id, error in errors.items():
@@ -78,12 +79,12 @@ class Settlement:
                 self._transitions.fail(state, error)
                 batch.stale.add(state)
 
-    # -- rows ----------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def _settle_decodes(
         self, batch: Batch, tokens: Sequence[Tokens], logprobs: dict[str, list[PositionLogprobs]]
     ) -> None:
-        """The hot loop: once per running request and step."""
+        """Settle decodes. The hot loop: once per running request and step."""
         stale, outbox = batch.stale, self._outbox
         client: int | None = None
         due: list[EngineCoreOutput] = []
@@ -114,7 +115,8 @@ class Settlement:
             sampled = next(rows, None) if samples else None
             if not is_stale:
                 state.request.num_computed_tokens += num_tokens
-                if not samples or _is_one(sampled):  # without its token nobody knows whether its blocks were written
+                # without its token the blocks may not have been written
+                if not samples or _is_one(sampled):
                     self._blocks.publish(state)
             if samples:
                 self._accept(state, sampled, is_stale, logprobs)
@@ -122,7 +124,7 @@ class Settlement:
     def _accept_odd(
         self, state: SchedulingState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
     ) -> None:
-        """A decode whose result is late, missing or of the wrong length."""
+        """Settle a decode whose result is late, missing or of the wrong length."""
         if not is_stale:
             state.request.num_computed_tokens += 1
         self._accept(state, sampled, is_stale, logprobs)
@@ -130,7 +132,7 @@ class Settlement:
     def _accept(
         self, state: SchedulingState, sampled: Tokens, is_stale: bool, logprobs: dict[str, list[PositionLogprobs]]
     ) -> None:
-        """A sampled token, whatever became of its request since: one that ended drops it, a preempted one keeps it."""
+        """Accept a sampled token. A request that has ended drops it, a preempted one keeps it."""
         request = state.request
         if state.phase is Phase.ENDED:
             return

@@ -1,4 +1,4 @@
-"""The scheduling state of a request: its phase, its rank, its blocks, and what policies see of it."""
+"""Scheduling state of a request: phase, rank, lease, blocks, and what policies see of it."""
 
 import enum
 from collections.abc import Hashable
@@ -29,16 +29,18 @@ class SchedulingState:
         request: The request, with its two cursors.
         phase: Where it stands; changed by `Transitions` alone.
         rank: The policy's last answer; changed by `set_rank` alone.
-        order: Sort key in every queue: rank, then arrival number. Kept, since a search reads it often.
+        order: Sort key in every queue: rank, then arrival number. Kept, since a search reads it
+            often.
         lane: Its waiting lane.
         since: When it began to wait, or was admitted, in seconds on the engine's clock.
         num_blocks: Blocks that it holds; counted by `RequestBlocks` alone.
         num_slots: Tokens that these blocks hold.
         publish_at: Computed tokens at which its next block is full.
-        last: Value of `num_scheduled_tokens` at which all is scheduled: a last token is not computed.
+        last: Value of `num_scheduled_tokens` at which all is scheduled: a last token is not
+            computed.
         lease_end: Value of `num_scheduled_tokens` at which its lease is over.
-        mark: Value of `num_scheduled_tokens` at which a decode needs a look: its blocks are full, its
-            lease is over, or all is scheduled.
+        mark: Value of `num_scheduled_tokens` at which a decode needs a look: its blocks are full,
+            its lease is over, or all is scheduled.
     """
 
     __slots__ = (

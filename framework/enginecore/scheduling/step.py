@@ -78,7 +78,7 @@ class PlanDraft:
         return bool(self._finished or self._preempted)
 
     def admit(self, state: SchedulingState, block_ids: BlockIds) -> None:
-        """Name a request as new, with all its blocks; its cursors stand behind its cached prefix."""
+        """Name a request as new, with all its blocks; its cursors stand behind its prefix."""
         request = state.request
         self._new[state] = NewRequestData(
             request_id=request.request_id,
@@ -111,7 +111,7 @@ class PlanDraft:
             self._finished.append(state.request_id)
 
     def _is_known(self, state: SchedulingState) -> bool:
-        """Take out all that the draft says of a request; whether workers have heard of it before."""
+        """Drop what the draft says of a request. Returns whether workers know the request."""
         self._grown.pop(state, None)
         return self._new.pop(state, None) is None
 

@@ -8,13 +8,13 @@ Phases, and who moves a request from one to the next:
 
     finish: from each of them to ENDED
 
-    add           the scheduler   a client's request, unless it can never run or the policy refuses it
-    admit         Admission       the policy chose it: it gets a seat, and blocks for all known tokens
+    add           the scheduler   a new request, unless it can never run or is refused
+    admit         Admission       the policy chose it: a seat, and blocks for all known tokens
     start_decode  Planner         its last known token is scheduled
     drain         Planner         its last token is scheduled: nothing is left to plan
     preempt       Admission       a waiting request that ranks before it takes its seat or blocks
                   Planner         a running request lacks a block
-                  the scheduler   the prefix cache is reset, whoever runs (the only way out of DRAIN)
+                  the scheduler   the prefix cache is reset: all that run, in DRAIN too
     finish        Settlement      its last token has come, or the executor failed on it
                   Admission       the policy refuses it when it is its turn
                   the scheduler   its client, or the engine, ends it
@@ -29,7 +29,7 @@ The tokens of a request, and the two cursors in them:
 
     WAITING   both are 0
     PREFILL   both begin behind the cached prefix; num_scheduled_tokens < num_tokens
-    DECODE    num_scheduled_tokens >= num_tokens - 1: above it where the executor feeds its own tokens
+    DECODE    num_scheduled_tokens >= num_tokens - 1, above it if the executor feeds its own tokens
     DRAIN     num_scheduled_tokens is at its end: the last token of a request is not computed
 
 Planner advances num_scheduled_tokens, and Settlement num_computed_tokens when a step returns.
@@ -84,7 +84,7 @@ class Transitions:
         """Forget who was preempted in the step before."""
         self.preempted_in_step.clear()
 
-    # -- in ------------------------------------------------------------------------------------------------------
+    # -- in ----------------------------------------------------------------------------------------
 
     def add(self, request: Request) -> None:
         """Make a new request WAITING, or end it at once with an error for its client.
@@ -137,7 +137,7 @@ class Transitions:
         state.lane = self._policy.lane(state)
         self._waiting.add(state)
 
-    # -- on ------------------------------------------------------------------------------------------------------
+    # -- on ----------------------------------------------------------------------------------------
 
     def admit(self, state: SchedulingState, block_ids: BlockIds, num_cached_tokens: int) -> None:
         """WAITING to PREFILL: it holds its blocks, in which a prefix is computed already."""
@@ -165,7 +165,7 @@ class Transitions:
         self._running.drain(state)
         state.phase = Phase.DRAIN
 
-    # -- out -----------------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------
 
     def preempt(self, state: SchedulingState) -> None:
         """PREFILL, DECODE or DRAIN to WAITING. Its tokens in flight still arrive, late."""

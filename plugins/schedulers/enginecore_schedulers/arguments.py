@@ -1,4 +1,4 @@
-"""Types of settings that several policies have."""
+"""Types of settings that several policies share."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What several policies ask of the candidates for a victim, which stand in order of rank, worst last."""
+"""Helpers for candidates for a victim, which stand in order of rank, worst last."""
 
 from operator import attrgetter
 

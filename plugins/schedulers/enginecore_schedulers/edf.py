@@ -16,23 +16,26 @@ MEMORY = 0.9
 
 
 class Edf(SchedulingPolicy):
-    """The most pressing deadline first; what cannot be met any more stands back, or is refused.
+    """The most pressing deadline first. Requests that would miss theirs stand back or are refused.
 
-    Earliest deadline first (Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time
-    Environment", Journal of the ACM 20, 1973), by the latest moment at which work must begin, so that a long prompt
-    counts as more pressing. Under overload that order alone fails: it serves best what is too late already. So requests
-    that are late are left behind, but for one admission in `late_every`.
+    Earliest deadline first (Liu and Layland, "Scheduling Algorithms for Multiprogramming in a
+    Hard-Real-Time Environment", Journal of the ACM 20, 1973), by the latest moment at which work
+    must begin, so that a long prompt counts as more pressing. Under overload that order alone
+    fails: it serves best what is too late already. So requests that are late are left behind, but
+    for one admission in `late_every`.
 
-    The first token is due at the request's `deadline`, every later one `hints["itl"]` seconds after the one before: a
-    running request that is well ahead of that gives way. How long a prompt takes is learnt from those that ran.
+    The first token is due at the request's `deadline`, every later one `hints["itl"]` seconds after
+    the one before: a running request that is well ahead of that gives way. How long a prompt takes
+    is learnt from those that ran.
 
     Args:
         ttft: Seconds after arrival at which the first token is due of a request without a deadline.
         itl: Seconds between tokens for a request without that hint.
-        missed: What becomes of a request that has not run and cannot meet its deadline: "demote" leaves it waiting
-            behind those that can, "refuse" ends it with an error that says so.
+        missed: What becomes of a request that has not run and cannot meet its deadline: "demote"
+            leaves it waiting behind those that can, "refuse" ends it with an error that says so.
         late_every: One admission in so many goes to those that are late, the most overdue first.
-        slack: A request displaces another when less than so many seconds are left to begin, and only one that has more.
+        slack: A request displaces another when less than so many seconds are left to begin, and
+            only one that has more.
     """
 
     preemptive = True

@@ -9,15 +9,15 @@ from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, 
 
 
 class Fcfs(SchedulingPolicy):
-    """First come, first served; decodes first, pieces of prompts fill the rest of the step; the newest gives way.
+    """First come, first served: decodes first, then chunks of prompts. The newest gives way.
 
-    Sarathi-Serve (OSDI 2024) without its fixed step size: a step never takes longer than its token budget allows, so
-    a long prompt delays running requests by one piece at a time. A request that lacks memory waits at the head of the
-    queue, and nobody overtakes it.
+    Sarathi-Serve (OSDI 2024) without its fixed step size: a step never takes longer than its token
+    budget allows, so a long prompt delays running requests by one chunk at a time. A request that
+    lacks memory waits at the head of the queue, and no other one overtakes it.
 
     Args:
-        prefill_chunk_size: Most tokens of one prompt in a step; None: whatever the budget leaves. A cap leaves room in
-            the step for prompts that arrive behind a long one.
+        prefill_chunk_size: Most tokens of one prompt in a step; None: whatever the budget leaves. A
+            cap leaves room in the step for prompts that arrive behind a long one.
     """
 
     def __init__(self, prefill_chunk_size: Annotated[int, Field(ge=1, strict=True)] | None = None) -> None:
@@ -32,7 +32,7 @@ class Fcfs(SchedulingPolicy):
         if self._chunk is not None and self._chunk > scheduler.max_num_batched_tokens:
             raise ConfigurationError(
                 f"scheduler.fcfs.prefill_chunk_size = {self._chunk} is above max_num_batched_tokens = "
-                f"{scheduler.max_num_batched_tokens}: a piece would never fit into a step; lower it or raise the budget"
+                f"{scheduler.max_num_batched_tokens}: a chunk would never fit into a step; lower it or raise the budget"
             )
 
     def rank(self, request: RequestView, scheduler: SchedulerView) -> float:

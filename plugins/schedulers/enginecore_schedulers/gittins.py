@@ -26,11 +26,11 @@ MOST_CLASSES = 1_000
 
 
 class OutputLengths:
-    """How long the outputs of one class were.
+    """Distribution of the output lengths of one class.
 
     Attributes:
-        indices: For each bucket that a request may have reached: the least output tokens to spend on it per chance
-            that it ends by them.
+        indices: For each bucket that a request may have reached: the least output tokens to spend
+            on it per chance that it ends by them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class OutputLengths:
         self.indices = self._find_indices()
 
     def add(self, length: int) -> None:
-        """One of this length has ended."""
+        """Count a request that ended with this many output tokens."""
         self._ended = [FADING * weight for weight in self._ended]
         self._ended[bisect_right(EDGES, length - 1) - 1] += 1
         self._num_seen += 1
@@ -63,14 +63,15 @@ class OutputLengths:
 
 
 class Gittins(SchedulingPolicy):
-    """Learns how long each tenant's outputs are, and runs first what is likeliest to end soon. It is told no lengths.
+    """Learns how long outputs of a tenant are, and runs first what is likeliest to end soon.
 
-    The index of Gittins ("Bandit processes and dynamic allocation indices", Journal of the Royal Statistical Society B
-    41, 1979), which minimises mean latency where lengths are known only as a distribution (Aalto, Ayesta and Righter,
-    "On the Gittins index in the M/G/1 queue", Queueing Systems 63, 2009). The distribution is what has been seen here,
-    by tenant and by `hints["class"]`, the older the lighter; learning it as requests end is our own. Where lengths
-    hardly differ requests run to their end as under `fcfs`, where a few are very long those sink as under `mlfq`, and
-    tenants with short outputs go first as under `sjf`.
+    The index of Gittins ("Bandit processes and dynamic allocation indices", Journal of the Royal
+    Statistical Society B 41, 1979), which minimises mean latency where lengths are known only as a
+    distribution (Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue", Queueing
+    Systems 63, 2009). The distribution is what has been seen here, by tenant and by
+    `hints["class"]`, the older the lighter; learning it as requests end is our own. Where lengths
+    hardly differ requests run to their end as under `fcfs`, where a few are very long those sink as
+    under `mlfq`, and tenants with short outputs go first as under `sjf`.
 
     Args:
         ageing: Tokens that a second since arrival is worth; 0: long requests may starve.
@@ -99,7 +100,7 @@ class Gittins(SchedulingPolicy):
         return left + self._ageing * request.arrival
 
     def lease(self, request: RequestView, scheduler: SchedulerView) -> int | None:
-        """To the end of its bucket."""
+        """Ask again at the end of its bucket."""
         bucket = self._bucket(request) + 1
         return EDGES[bucket] - request.num_attained_tokens if bucket < len(EDGES) else None
 
@@ -126,7 +127,7 @@ class Gittins(SchedulingPolicy):
         return lengths or self._others
 
     def _cost(self, request: RequestView) -> float:
-        """Of computing all that is known of it."""
+        """Cost of computing all known tokens of a request."""
         return self._prompt_weight * (request.num_prompt_tokens + request.num_output_tokens)
 
     @staticmethod

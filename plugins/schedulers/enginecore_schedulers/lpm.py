@@ -5,16 +5,17 @@ from enginecore_schedulers.arguments import Count
 
 
 class Lpm(SchedulingPolicy):
-    """The request whose prefix is cached best goes first, before what it would hit is evicted; with bounded wait.
+    """The request with the longest cached prefix goes first, with a bounded wait for the others.
 
-    SGLang's cache-aware order (Zheng et al., "SGLang: Efficient Execution of Structured Language Model Programs",
-    NeurIPS 2024), which for a batch of requests equals a depth-first walk of their prefix tree. It pays where the
-    cache is smaller than what waits would like to share. Of equally good ones the oldest goes first.
+    SGLang's cache-aware order (Zheng et al., "SGLang: Efficient Execution of Structured Language
+    Model Programs", NeurIPS 2024), which for a batch of requests equals a depth-first walk of their
+    prefix tree. It pays where the cache is smaller than what waiting requests could share. Of
+    equally good ones the oldest goes first.
 
     Args:
         window: How many of the oldest waiting requests are compared.
-        patience: How often the oldest of them is passed over at most. A request is so admitted after no more than
-            (its place in the queue) * (patience + 1) admissions.
+        patience: How often the oldest of them is passed over at most. A request is so admitted
+            after no more than (its place in the queue) * (patience + 1) admissions.
     """
 
     def __init__(self, window: Count = 32, patience: Count = 16) -> None:

@@ -12,19 +12,22 @@ from enginecore_schedulers.candidates import WORST
 
 
 class Mlfq(SchedulingPolicy):
-    """Short outputs overtake long ones although nobody knows which is which: who has got much sinks, and gives way.
+    """Short outputs overtake long ones, unpredicted: requests sink and give way as they grow.
 
-    FastServe's skip-join multi-level feedback queue (Wu et al., "Fast Distributed Inference Serving for Large Language
-    Models", arXiv 2305.05920, 2023). A request sinks a level when it has used up the quantum of its own; each is twice
-    as long as the one above. A long prompt joins further down, at the level whose quantum its prefill fits.
+    FastServe's skip-join multi-level feedback queue (Wu et al., "Fast Distributed Inference Serving
+    for Large Language Models", arXiv 2305.05920, 2023). A request sinks a level when it has used up
+    the quantum of its own; each is twice as long as the one above. A long prompt joins further
+    down, at the level whose quantum its prefill fits.
 
-    FastServe keeps what it displaces in host memory; here it is computed again, so a request is displaced at most once
-    for each level that it has sunk, and one that has waited for `patience` gets the next seat.
+    FastServe keeps what it displaces in host memory; here it is computed again, so a request is
+    displaced at most once for each level that it has sunk, and one that has waited for `patience`
+    gets the next seat.
 
     Args:
         quantum: Output tokens of the first level.
         levels: How many levels there are; in the last one requests run to their end.
-        prompt_weight: What a prompt token counts, in output tokens, when the level is found that a request joins.
+        prompt_weight: What a prompt token counts, in output tokens, when the level is found that a
+            request joins.
         patience: Seconds that a request waits before it goes ahead of all levels.
     """
 

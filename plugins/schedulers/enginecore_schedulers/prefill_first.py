@@ -4,11 +4,12 @@ from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, 
 
 
 class PrefillFirst(SchedulingPolicy):
-    """Whole prompts first, as many as a step holds, and no decodes beside them: decodes stall while prompts arrive.
+    """Whole prompts first, and no decodes beside them: decodes stall while prompts arrive.
 
-    Iteration-level scheduling as in Orca (Yu et al., OSDI 2022) with the order of the first vLLM (Kwon et al., SOSP
-    2023). First tokens come as early as can be, and running requests pay for it: the baseline that decode-first
-    scheduling with pieces of prompts, `fcfs`, is compared with. A prompt longer than a step takes several.
+    Iteration-level scheduling as in Orca (Yu et al., OSDI 2022) with the order of the first vLLM
+    (Kwon et al., SOSP 2023). First tokens come as early as can be, and running requests pay for it:
+    the baseline that decode-first scheduling with chunks of prompts, `fcfs`, is compared with. A
+    prompt longer than a step takes several.
     """
 
     def __init__(self) -> None:

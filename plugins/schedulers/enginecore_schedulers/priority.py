@@ -8,16 +8,19 @@ from enginecore_schedulers.candidates import WORST
 
 
 class Priority(SchedulingPolicy):
-    """Urgent requests first, at once if need be; whoever waits gains on them, so that nobody waits for ever.
+    """Urgent requests first, at once if need be. Waiting requests gain on them, so none starves.
 
-    Priorities that grow linearly with the time waited (Kleinrock, "A delay dependent queue discipline", Naval Research
-    Logistics Quarterly 11, 1964). All who wait gain alike, so their order never changes: `priority + ageing * arrival`
-    is a key that is made once. A request displaces only those of a less urgent class, never its like.
+    Priorities that grow linearly with the time waited (Kleinrock, "A delay dependent queue
+    discipline", Naval Research Logistics Quarterly 11, 1964). All that wait gain alike, so their
+    order never changes: `priority + ageing * arrival` is a key that is made once. A request
+    displaces only those of a less urgent class, never its like.
 
     Args:
-        ageing: Points of priority that a second of waiting is worth. A request is overtaken by one that is p points
-            more urgent only if that one arrives within p / ageing seconds. 0: classes are strict, and may starve.
-        preemptive: Whether an urgent request takes the seat or the memory of a less urgent one that runs.
+        ageing: Points of priority that a second of waiting is worth. A request is overtaken by one
+            that is p points more urgent only if that one arrives within p / ageing seconds. 0:
+            classes are strict, and may starve.
+        preemptive: Whether an urgent request takes the seat or the memory of a less urgent one that
+            runs.
     """
 
     def __init__(self, ageing: NotNegative = 0.1, preemptive: Switch = True) -> None:

@@ -5,19 +5,23 @@ from enginecore_schedulers.arguments import NotNegative
 
 
 class Sjf(SchedulingPolicy):
-    """The shortest job first, by its predicted length, with ageing; whoever runs goes on to its end.
+    """The shortest job first, by predicted length, with ageing. Running requests are not displaced.
 
-    The order that minimises the mean latency of jobs that are not interrupted (Conway, Maxwell and Miller, "Theory of
-    Scheduling", 1967); for outputs of language models with predicted lengths, S3 (Jin et al., NeurIPS 2023) and Fu et
-    al., "Efficient LLM Scheduling by Learning to Rank" (NeurIPS 2024). Predictions may be rough: only their order
-    counts. All who wait age alike, so the key is made once.
+    The order that minimises the mean latency of jobs that are not interrupted (Conway, Maxwell and
+    Miller, "Theory of Scheduling", 1967); for outputs of language models with predicted lengths, S3
+    (Jin et al., NeurIPS 2023) and Fu et al., "Efficient LLM Scheduling by Learning to Rank"
+    (NeurIPS 2024). Predictions may be rough: only their order counts. All that wait age alike, so
+    the key is made once.
 
-    A request says its length by `hints["predicted_output_tokens"]`; one that does not counts with its `max_tokens`.
+    A request says its length by `hints["predicted_output_tokens"]`; one that does not counts with
+    its `max_tokens`.
 
     Args:
-        ageing: Tokens that a second of waiting is worth. A job that is n tokens longer than another is overtaken by it
-            only if that one arrives within n / ageing seconds. 0: long jobs may starve.
-        prompt_weight: What a prompt token counts, in output tokens: prompts are computed many tokens at a time.
+        ageing: Tokens that a second of waiting is worth. A job that is n tokens longer than another
+            is overtaken by it only if that one arrives within n / ageing seconds. 0: long jobs may
+            starve.
+        prompt_weight: What a prompt token counts, in output tokens: prompts are computed many
+            tokens at a time.
     """
 
     def __init__(self, ageing: NotNegative = 10.0, prompt_weight: NotNegative = 0.02) -> None:

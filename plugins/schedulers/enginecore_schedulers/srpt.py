@@ -10,21 +10,24 @@ from enginecore_schedulers.sjf import predicted
 
 
 class Srpt(SchedulingPolicy):
-    """The job with the least work left first, by its predicted length, with ageing; it displaces longer ones.
+    """The job with the least predicted work left first, with ageing. It displaces longer ones.
 
-    The order that minimises mean latency where jobs may be interrupted at no cost (Schrage and Miller, "The queue M/G/1
-    with the shortest remaining processing time discipline", Operations Research 14, 1966). Here an interruption
-    costs: a displaced request computes its tokens anew. So it takes `margin` tokens of difference, and what must be
-    computed again counts as work.
+    The order that minimises mean latency where jobs may be interrupted at no cost (Schrage and
+    Miller, "The queue M/G/1 with the shortest remaining processing time discipline", Operations
+    Research 14, 1966). Here an interruption costs: a displaced request computes its tokens anew. So
+    it takes `margin` tokens of difference, and what must be computed again counts as work.
 
-    A request says its length by `hints["predicted_output_tokens"]`; one that does not counts with its `max_tokens`. One
-    that has outlived its prediction is taken to last as long again as it has lasted beyond it.
+    A request says its length by `hints["predicted_output_tokens"]`; one that does not counts with
+    its `max_tokens`. One that has outlived its prediction is taken to last as long again as it has
+    lasted beyond it.
 
     Args:
         ageing: Tokens that a second since arrival is worth; 0: long jobs may starve.
-        prompt_weight: What a prompt token counts, in output tokens: prompts are computed many tokens at a time.
+        prompt_weight: What a prompt token counts, in output tokens: prompts are computed many
+            tokens at a time.
         margin: How many tokens shorter a job must be than one that it displaces.
-        lease: After how many output tokens the rank of a running request follows what is left of it.
+        lease: After how many output tokens the rank of a running request follows what is left of
+            it.
     """
 
     preemptive = True

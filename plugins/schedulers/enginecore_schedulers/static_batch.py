@@ -6,11 +6,12 @@ from enginecore_schedulers.arguments import Count, NotNegative
 
 
 class StaticBatch(SchedulingPolicy):
-    """A batch of requests at a time: the next one starts when the last request of the one before has ended.
+    """One batch of requests at a time: the next starts when all requests of the last have ended.
 
-    How model servers batched before Orca (Yu et al., OSDI 2022), which names it request-level scheduling; holding the
-    first request back until the batch is full or some time has passed is Clipper's delayed batching (Crankshaw et al.,
-    NSDI 2017). The baseline that continuous batching is compared with. Who is preempted returns in the next batch.
+    How model servers batched before Orca (Yu et al., OSDI 2022), which names it request-level
+    scheduling; holding the first request back until the batch is full or some time has passed is
+    Clipper's delayed batching (Crankshaw et al., NSDI 2017). The baseline that continuous batching
+    is compared with. A preempted request returns in the next batch.
 
     Args:
         batch_size: Requests in a batch at most; None: as many as there are seats.

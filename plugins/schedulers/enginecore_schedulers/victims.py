@@ -1,7 +1,7 @@
-"""Victim choices: who gives way when memory or seats are short. `worst_rank` is the toolkit's own.
+"""Victim choices: which request gives way if blocks or seats are short.
 
-Whoever gives way is queued again and computes its tokens anew: under these, different requests wait, and no token
-changes.
+A victim is queued again and computes its tokens anew. The choice changes which requests wait, and
+no token. `worst_rank` is the toolkit's own.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ _num_blocks = attrgetter("num_blocks")
 
 
 class Newest(VictimChoice):
-    """The request that arrived last gives way, whatever its rank, so that the oldest is never interrupted."""
+    """The request that arrived last gives way, so that the oldest is not interrupted."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
         return max(candidates, key=_seq)
 
 
 class LeastComputed(VictimChoice):
-    """The request for which the fewest tokens were computed gives way; among equals, the worst rank."""
+    """The request with the fewest computed tokens gives way; of equals, the worst rank."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
         return min(reversed(candidates), key=_num_scheduled_tokens)
 
 
 class Largest(VictimChoice):
-    """The request that holds the most blocks gives way, so that few have to; among equals, the worst rank."""
+    """The request with the most blocks gives way, so few have to; of equals, the worst rank."""
 
     def choose(self, candidates: Sequence[RequestView], needy: RequestView, scheduler: SchedulerView) -> RequestView:
         return max(reversed(candidates), key=_num_blocks)

@@ -15,7 +15,7 @@ TIDY = 1_000
 
 
 class Counters:
-    """What each tenant was served, and who of those that wait was served least.
+    """Tokens served to each tenant, and which waiting tenant was served least.
 
     Attributes:
         served: By tenant; only grows.
@@ -23,11 +23,12 @@ class Counters:
 
     def __init__(self) -> None:
         self.served: dict[Hashable, float] = {}
-        self._order: list[tuple[float, Hashable]] = []  # a heap; a tenant's counter may have grown since
+        # a heap; a tenant's counter may have grown since
+        self._order: list[tuple[float, Hashable]] = []
         self._ordered: set[Hashable] = set()
 
     def least(self, waiting: Collection[Hashable]) -> Hashable:
-        """Of the tenants that wait, each of which stands in line. The first that is up to date is the least."""
+        """The tenant that was served least, of these, each of which stands in line."""
         while True:
             served, tenant = self._order[0]
             if tenant not in waiting:
@@ -38,28 +39,29 @@ class Counters:
                 return tenant
 
     def line_up(self, tenant: Hashable) -> None:
-        """It is about to wait."""
+        """Put a tenant in line, which is about to wait."""
         if tenant not in self._ordered:
             self._ordered.add(tenant)
             heappush(self._order, (self.served[tenant], tenant))
 
     def lift(self, tenant: Hashable, floor: float) -> None:
-        """It was served no less than this."""
+        """Raise what a tenant was served to at least this."""
         self.served[tenant] = max(self.served.get(tenant, 0.0), floor)
 
     def forget(self, kept: Collection[Hashable], floor: float) -> None:
-        """Of the others, forget those that would be lifted if they returned."""
+        """Forget tenants, beside these, that would be lifted if they returned."""
         self.served = {tenant: n for tenant, n in self.served.items() if n > floor or tenant in kept}
 
 
 class Vtc(SchedulingPolicy):
-    """Tenants share the engine fairly: the next request is of the tenant that has been served least.
+    """Tenants share the engine fairly: the tenant that was served least has the next request.
 
-    The virtual token counter (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024): prompt tokens are
-    charged when a request is admitted, output tokens as they come, each divided by the tenant's share. A tenant that
-    had nothing waiting is lifted to the least served of those that have: idle time earns no credit. While two tenants
-    both have requests waiting, what they were served differs by no more than twice the larger of a prompt's charge and
-    that of as many output tokens as the KV cache holds, however much either of them asks for.
+    The virtual token counter (Sheng et al., "Fairness in Serving Large Language Models", OSDI
+    2024): prompt tokens are charged when a request is admitted, output tokens as they come, each
+    divided by the tenant's share. A tenant that had nothing waiting is lifted to the least served
+    of those that have: idle time earns no credit. While two tenants both have requests waiting,
+    what they were served differs by no more than twice the larger of a prompt's charge and that of
+    as many output tokens as the KV cache holds, however much either of them asks for.
 
     Args:
         prompt_weight: What a prompt token is charged.
@@ -120,7 +122,7 @@ class Vtc(SchedulingPolicy):
             self._tidy_at = max(TIDY, 2 * len(self._counters.served))
 
     def _floor(self, scheduler: SchedulerView) -> float:
-        """Of those that wait, the least that one was served; if nobody waits, what the last to be admitted was."""
+        """The least that a waiting tenant was served; if none waits, the last admitted one."""
         waiting = scheduler.waiting.lanes()
         return self._counters.served.get(self._counters.least(waiting) if waiting else self._last, 0.0)
 
