@@ -16,7 +16,7 @@ KITS = {
 }
 """Components that a kit checks in a few seconds, and how many checks at least must be passed, not skipped."""
 
-TRANSPORT_CHECKS = ("messages_arrive_whole", "messages_arrive_in_order_and_once", "strangers_disturb_nobody")
+TRANSPORT_CHECKS = ("messages_arrive_whole", "messages_arrive_in_order_and_once", "strangers_disturb_no_front_end")
 
 RUN = """
 import json, sys

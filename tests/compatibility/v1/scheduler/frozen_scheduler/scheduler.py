@@ -202,6 +202,10 @@ class FrozenScheduler(Scheduler):
         outputs, self._outputs = self._outputs, {}
         return outputs
 
+    @property
+    def has_outputs(self) -> bool:
+        return bool(self._outputs)
+
     def has_requests(self) -> bool:
         return bool(self._requests or self._in_flight or self._outputs or not self._step.plan.is_empty)
 
