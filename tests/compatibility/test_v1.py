@@ -22,7 +22,7 @@ RUN = """
 import json, sys
 from enginecore import LLM, SamplingParams
 
-limits = {"block_size": 8, "num_kv_blocks": 24, "max_model_len": 128, "max_num_seqs": 4}
+limits = {"block_size": 8, "num_kv_blocks": 18, "max_model_len": 128, "max_num_seqs": 4}
 with LLM(**json.loads(sys.argv[1]), **limits) as llm:
     prompts = [{"prompt_token_ids": [7] * 16 + [number] * 20} for number in range(8)]
     params = SamplingParams(max_tokens=24, detokenize=False, seed=1, ignore_eos=True)
