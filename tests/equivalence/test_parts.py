@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from enginecore.interfaces import EvictionOrder
 from enginecore.messages import EngineCoreRequest
 from enginecore.plugin import Component
 from enginecore.sampling import SamplingParams
@@ -11,6 +12,7 @@ from enginecore_conformance.workloads import BrickWorkload
 from enginecore_kv_cache import enginecore_components
 from tests.equivalence.engines import OracleEngine
 from tests.equivalence.test_grid import grid_settings, make_requests
+from tests.forwarding import forwarding
 
 MANAGERS = ("paged", "radix")
 VICTIMS = ("worst_rank", "newest", "least_computed", "largest")
@@ -85,23 +87,17 @@ def test_11_every_victim_changes_who_gives_way():
 # -- eviction --
 
 
-class Counting:
+@forwarding(EvictionOrder, to="_order")
+class Counting(EvictionOrder):
     """An order of eviction that says how much it gave up."""
 
     def __init__(self, order, given_up):
-        self.lifetime, self.add, self.remove = order.lifetime, order.add, order.remove
         self._order = order
         self._given_up = given_up
 
     def pop(self):
         self._given_up["blocks"] += 1
         return self._order.pop()
-
-    def __len__(self):
-        return len(self._order)
-
-    def __iter__(self):
-        return iter(self._order)
 
 
 def counted(eviction, given_up, **settings):
@@ -110,7 +106,7 @@ def counted(eviction, given_up, **settings):
     return Component(
         kind="eviction",
         name="counted",
-        factory=lambda _, context: Counting(component.factory(chosen, context), given_up),
+        factory=lambda _, context: Counting(component.factory(chosen, context), given_up),  # type: ignore[abstract]
     )
 
 
