@@ -75,6 +75,7 @@ class Transitions:
         self._waiting = live.waiting
         self._running = live.running
         self._policy = policy
+        self._view = policy.view
         self._blocks = blocks
         self._in_flight = in_flight
         self._draft = draft
@@ -110,7 +111,7 @@ class Transitions:
     def _introduce(self, state: SchedulingState) -> str | None:
         """Queue a request that the policy does not refuse; else the reason."""
         self._live.add(state)
-        self._policy.view.refresh()
+        self._view.refresh()
         try:
             refusal = self._policy.find_refusal(state)
             if not refusal:
@@ -132,7 +133,7 @@ class Transitions:
 
     def _enqueue(self, state: SchedulingState) -> None:
         state.phase = Phase.WAITING
-        state.since = self._policy.view.now
+        state.since = self._view.now
         state.set_rank(self._policy.rank(state))
         state.lane = self._policy.lane(state)
         self._waiting.add(state)
@@ -148,7 +149,7 @@ class Transitions:
             request.num_cached_tokens = num_cached_tokens
         request.status = RequestStatus.RUNNING
         state.phase = Phase.PREFILL
-        state.since = self._policy.view.now
+        state.since = self._view.now
         self._running.add(state)
         self._draft.admit(state, block_ids)
         self._policy.admitted(state)
