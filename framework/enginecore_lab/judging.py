@@ -34,27 +34,16 @@ MOST_SATURATED = 0.1
 
 
 class MetricFacts(Protocol):
-    """The facts of a metric that its differences are judged by."""
+    """The facts of a metric that its differences are judged by: its name, and members of `Metric`."""
 
     @property
-    def name(self) -> str:
-        """The name in experiments."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def unit(self) -> str:
-        """See `Metric.unit`."""
-        ...
-
+    def unit(self) -> str: ...
     @property
-    def direction(self) -> Direction:
-        """See `Metric.direction`."""
-        ...
-
+    def direction(self) -> Direction: ...
     @property
-    def follows_queue(self) -> bool:
-        """See `Metric.follows_queue`."""
-        ...
+    def follows_queue(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
