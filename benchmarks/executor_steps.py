@@ -9,11 +9,13 @@ import argparse
 import statistics
 import time
 
+from enginecore.catalog import LoadedCatalog
 from enginecore.clock import RealClock
 from enginecore.interfaces import Executor, KVCacheConfig
 from enginecore.messages import NewRequestData, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore.sampling import SamplingParams
+from enginecore.settings import load_settings
 from enginecore_torch import make_single
 from enginecore_torch.settings import SingleExecutorSettings
 
@@ -33,10 +35,9 @@ def build(args: argparse.Namespace) -> Executor:
         max_num_batched_tokens=64 * LONGEST,
         seed=0,
         clock=RealClock(),
+        catalog=LoadedCatalog(load_settings({"attention.use": args.attention}, environ={})),
     )
-    executor = make_single(
-        SingleExecutorSettings(attention=args.attention, ops=args.ops, num_threads=args.threads), context
-    )
+    executor = make_single(SingleExecutorSettings(ops=args.ops, num_threads=args.threads), context)
     executor.initialize_from_config(KVCacheConfig(64 * BLOCKS, BLOCK_SIZE, (tuple(executor.get_kv_cache_specs()),)))
     return executor
 

@@ -25,10 +25,12 @@ import sleeping_worker
 import torch
 
 from enginecore import LLM, SamplingParams
+from enginecore.catalog import LoadedCatalog
 from enginecore.clock import RealClock
 from enginecore.interfaces import Executor, KVCacheConfig
 from enginecore.messages import NewRequestData, SchedulerOutput
 from enginecore.plugin import ExecutorContext
+from enginecore.settings import load_settings
 from enginecore_models.checkpoint import write_safetensors
 from enginecore_torch import make_multiproc, make_single
 from enginecore_torch.multiproc.executor import MultiprocExecutor
@@ -61,7 +63,8 @@ def context_of(model: str, **changes: object) -> ExecutorContext:
     """What an executor is told."""
     fields = {
         "model": model, "dtype": "float32", "device": "cpu", "max_model_len": LONGEST, "block_size": BLOCK_SIZE,
-        "max_num_seqs": 64, "max_num_batched_tokens": 2048, "seed": 0, "clock": RealClock(), **changes,
+        "max_num_seqs": 64, "max_num_batched_tokens": 2048, "seed": 0, "clock": RealClock(),
+        "catalog": LoadedCatalog(load_settings({}, environ={})), **changes,
     }  # fmt: skip
     return ExecutorContext(**fields)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ PACKAGES = (
     "third_party_kv_cache",
     "third_party_transport",
     "third_party_lab",
+    "third_party_architecture",
 )
 
 

@@ -9,7 +9,7 @@ from enginecore.kinds import KINDS
 from enginecore.settings import EngineSettings, load_settings, parse_overrides
 from tests.settings.making import load, message_of
 
-TABLES = [kind.table for kind in KINDS]
+TABLES = [*(kind.table for kind in KINDS), "attention"]  # the last is of a bundled plugin
 
 
 def test_defaults():
@@ -42,6 +42,7 @@ def test_defaults():
         "executor": "single",
         "transport": "inproc",
         "tokenization": "auto",
+        "attention": "auto",
     }
     assert tables["plugins"] == {"allow": None, "block": ()}
     assert tables["debug"] == {"check_invariants": False, "check_components": False}

@@ -42,11 +42,11 @@ def shuffled_blocks(count, seed=0):
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    return {"attention": request.param, "ops": request.param}
+    return {"attention": request.param, "settings": {"ops": request.param}}
 
 
 def driver_for(model, backend, block_size=8, **changes):
-    executor = make_executor(make_source(model), settings=backend, block_size=block_size, **changes)
+    executor = make_executor(make_source(model), block_size=block_size, **backend, **changes)
     return Driver(executor, shuffled_blocks(64), block_size)
 
 

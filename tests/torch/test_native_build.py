@@ -7,13 +7,18 @@ import pytest
 import torch
 
 from enginecore.errors import ConfigurationError
-from enginecore_torch.attention.choice import choose_attention
-from enginecore_torch.attention.interface import AttentionNeeds
+from enginecore_torch.attention.interface import AttentionContext, AttentionNeeds
 from enginecore_torch.native.build import load_kernels
 from enginecore_torch.ops.choice import choose_ops
+from tests.torch.tiny import make_catalog
 
 CPU = torch.device("cpu")
 NEEDS = AttentionNeeds(num_heads=4, num_kv_heads=2, head_dim=16, block_size=16, dtype=torch.float32, device=CPU)
+
+
+def attention_for(choice):
+    catalog = make_catalog()
+    return catalog.build("attention", choice, AttentionContext(needs=NEEDS, catalog=catalog)).name
 
 
 def ops_for(choice):
@@ -109,11 +114,11 @@ def test_another_compiler_is_another_library(cache, tmp_path, monkeypatch):
 def test_without_a_working_compiler_native_is_an_error_and_auto_is_torch(cache, monkeypatch, caplog, compiler, message):
     monkeypatch.setenv("CC", compiler)
     with pytest.raises(ConfigurationError, match=message):
-        choose_attention("native", NEEDS)
+        attention_for("native")
     with pytest.raises(ConfigurationError, match=message):
         ops_for("native")
     with caplog.at_level(logging.WARNING):
-        assert choose_attention("auto", NEEDS).name == "torch"
+        assert attention_for("auto") == "torch"
         assert ops_for("auto") == "TorchOps"
     assert [message in record.message for record in caplog.records] == [True, True]
     assert not list(cache.rglob("*"))
@@ -135,9 +140,9 @@ def test_what_cannot_be_loaded_is_compiled_again(cache, tmp_path, monkeypatch, c
 def test_what_can_never_be_loaded_is_an_error_for_native_and_torch_for_auto(cache, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("CC", make_compiler(tmp_path / "broken-cc", f'[ "$1" = --version ] && exit; {WRITE_TEXT}'))
     with pytest.raises(ConfigurationError, match=r"cannot be kept or loaded: .*kernels\.so"):
-        choose_attention("native", NEEDS)
+        attention_for("native")
     with caplog.at_level(logging.WARNING):
-        assert choose_attention("auto", NEEDS).name == "torch"
+        assert attention_for("auto") == "torch"
     assert "attention: torch" in caplog.text
 
 
@@ -157,7 +162,7 @@ def test_where_the_cache_cannot_be_written_the_kernels_are_compiled_at_every_sta
 
 
 def test_choices_are_independent(cache):
-    assert [choose_attention(choice, NEEDS).name for choice in ("native", "torch", "auto")] == [
+    assert [attention_for(choice) for choice in ("native", "torch", "auto")] == [
         "native",
         "torch",
         "native",

@@ -56,14 +56,15 @@ def test_greedy_tokens_equal_those_of_the_whole_model(drivers, shape):
             assert driver.generate(f"r{length}", 5, chunk=11) == tokens, (tensor, pipeline)
 
 
-@pytest.mark.parametrize("settings", [{"attention": "torch", "ops": "torch"}, {"attention": "native", "ops": "native"}])
+@pytest.mark.parametrize("backend", ["torch", "native"])
 @pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (2, 2)])
-def test_logprobs_equal_those_of_the_whole_model(drivers, tensor, pipeline, settings):
+def test_logprobs_equal_those_of_the_whole_model(drivers, tensor, pipeline, backend):
     model = make_hf_model(**BASE)
     params = SamplingParams(temperature=0, seed=0, logprobs=20)
     entries = []
-    whole = Driver(make_executor(make_source(model), settings=settings), range(64), 8)
-    for driver in (whole, drivers(model, tensor, pipeline, settings=settings)):
+    chosen: dict[str, Any] = {"attention": backend, "settings": {"ops": backend}}
+    whole = Driver(make_executor(make_source(model), **chosen), range(64), 8)
+    for driver in (whole, drivers(model, tensor, pipeline, **chosen)):
         driver.add("r", prompt_of(33), params)
         entries.append(driver.step({"r": 33}).logprobs["r"][0])
     assert entries[0].token_ids == entries[1].token_ids

@@ -52,7 +52,7 @@ def test_what_it_declares(executor):
 
 @pytest.mark.parametrize("attention", ["torch", "native"])
 def test_kv_cache_specs_are_one_per_layer(model, attention):
-    executor = make_executor(make_source(model), block_size=16, settings={"attention": attention})
+    executor = make_executor(make_source(model), block_size=16, attention=attention)
     specs = executor.get_kv_cache_specs()
     assert list(specs) == ["model.layers.0", "model.layers.1"]
     assert {spec.block_size for spec in specs.values()} == {16}

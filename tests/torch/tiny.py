@@ -1,16 +1,19 @@
 """Tiny random Llama models, an executor around them, and hand-made plans: what the tests here share."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from enginecore.catalog import LoadedCatalog
 from enginecore.clock import VirtualClock
 from enginecore.interfaces import KVCacheConfig
 from enginecore.messages import NewRequestData, RequestDelta, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore.sampling import SamplingParams
+from enginecore.settings import load_settings
 from enginecore_models.checkpoint import everything
 from enginecore_models.config import ModelConfig
 from enginecore_torch.executor import SingleExecutor
@@ -75,10 +78,17 @@ def make_source(model, **changes):
     return TinySource(config, tensors)
 
 
-def make_context(**changes):
+@cache
+def make_catalog(attention="auto"):
+    """The components of the installed plugins, with this attention backend chosen."""
+    return LoadedCatalog(load_settings({"attention.use": attention}, environ={}))
+
+
+def make_context(attention="auto", **changes):
     fields = {
         "model": "tiny", "dtype": "float32", "device": "cpu", "max_model_len": None, "block_size": 8,
         "max_num_seqs": 8, "max_num_batched_tokens": 256, "seed": 0, "clock": VirtualClock(),
+        "catalog": make_catalog(attention),
     }  # fmt: skip
     return ExecutorContext(**(fields | changes))
 

@@ -1,21 +1,19 @@
 """ModelRank: one rank of a real model, loaded with torch."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from enginecore.errors import ModelError
+from enginecore.errors import ConfigurationError, ModelError
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
-from enginecore.plugin import ExecutorContext
+from enginecore.plugin import Catalog, ExecutorContext
 from enginecore_models.config import ModelConfig
 from enginecore_models.source import ModelSource
-from enginecore_torch.attention.choice import choose_attention
+from enginecore_torch.attention.interface import AttentionBackend, AttentionContext, AttentionNeeds
 from enginecore_torch.device import free_memory
 from enginecore_torch.input_batch import InputBatch
 from enginecore_torch.models.interface import Model, ModelContext
-from enginecore_torch.models.llama import LlamaForCausalLM
 from enginecore_torch.models.weights import load_weights
 from enginecore_torch.ops.choice import choose_ops
 from enginecore_torch.parallel.communicator import Communicator, SingleRankCommunicator
@@ -23,8 +21,6 @@ from enginecore_torch.parallel.layout import Layout, Shard, shard_of
 from enginecore_torch.rank import Rank, RankInfo
 from enginecore_torch.runner import REMOTE_METHODS, ModelRunner
 from enginecore_torch.settings import SingleExecutorSettings
-
-ARCHITECTURES: Mapping[str, Callable[[ModelContext], Model]] = MappingProxyType({"LlamaForCausalLM": LlamaForCausalLM})
 
 
 class ModelRank(Rank):
@@ -61,13 +57,13 @@ class ModelRank(Rank):
             shard=shard,
             communicator=communicator,
             ops=choose_ops(settings.ops, dtype, device),
-            new_attention=lambda needs: choose_attention(settings.attention, needs),
+            new_attention=lambda needs: _build_attention(needs, context.catalog),
             block_size=context.block_size,
             num_positions=longest,
             dtype=dtype,
             device=device,
         )
-        model = _build_model(source.name, model_context)
+        model = _build_model(source.name, model_context, context.catalog)
         load_weights(source, dtype, model.tensors)
         batch = InputBatch(context.max_num_seqs, longest, context.block_size, config.eos_token_ids)
         runner = ModelRunner(model, batch, device, shard=shard, communicator=communicator)
@@ -107,14 +103,22 @@ class ModelRank(Rank):
         self._runner.shutdown()
 
 
-def _build_model(name: str, context: ModelContext) -> Model:
+def _build_model(name: str, context: ModelContext, catalog: Catalog) -> Model:
     architecture = context.config.architecture
-    if architecture not in ARCHITECTURES:
+    supported = [component.name for component in catalog.components("model")]
+    if architecture not in supported:
         raise ModelError(
-            f"architecture {architecture!r} of model {name!r} is not supported; supported are: "
-            f"{', '.join(ARCHITECTURES)}"
+            f"architecture {architecture!r} of model {name!r} is not supported; supported are: {', '.join(supported)}"
         )
-    return ARCHITECTURES[architecture](context)
+    model: Model = catalog.build("model", architecture, context)
+    return model
+
+
+def _build_attention(needs: AttentionNeeds, catalog: Catalog) -> AttentionBackend:
+    if (name := catalog.chosen("attention")) is None:
+        raise ConfigurationError("no attention backend is chosen: set attention.use")
+    backend: AttentionBackend = catalog.build("attention", name, AttentionContext(needs=needs, catalog=catalog))
+    return backend
 
 
 def _longest_request(context: ExecutorContext, config: ModelConfig) -> int:

@@ -1,4 +1,4 @@
-"""Settings of the executors `single` and `multiproc`."""
+"""Settings of the executors and of the attention backend `auto`."""
 
 from typing import Literal
 
@@ -11,14 +11,12 @@ class SingleExecutorSettings(ComponentSettings):
     """Options of the executor `single`.
 
     Attributes:
-        attention: Attention backend. "native" is the C kernel (CPU; needs a C compiler), "torch" runs everywhere;
-            "auto" takes the fastest that works here.
-        ops: The small operations between matrix products; same choices.
-        num_threads: Threads on the CPU, for the whole process. None: one per physical core that nobody else keeps busy
-            at start-up, or what OMP_NUM_THREADS says.
+        ops: The operations between matrix products. "native" are C kernels (CPU; they need a C compiler), "torch" runs
+            everywhere; "auto" is native where it works.
+        num_threads: Threads on the CPU, for the whole process. None: one per physical core that no other process keeps
+            busy at start-up, or the number in OMP_NUM_THREADS.
     """
 
-    attention: Literal["auto", "native", "torch"] = "auto"
     ops: Literal["auto", "native", "torch"] = "auto"
     num_threads: int | None = Field(default=None, ge=1)
 
@@ -41,3 +39,13 @@ class MultiprocExecutorSettings(SingleExecutorSettings):
     overlap: Literal["auto", "on", "off"] = "auto"
     execute_timeout: float = Field(default=300.0, gt=0)
     startup_timeout: float = Field(default=600.0, gt=0)
+
+
+class AutoAttentionSettings(ComponentSettings):
+    """Options of the attention backend `auto`.
+
+    Attributes:
+        order: Backends in order of preference: the first that can serve the model is taken.
+    """
+
+    order: tuple[str, ...] = Field(default=("native", "torch"), min_length=1)

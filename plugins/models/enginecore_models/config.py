@@ -1,8 +1,8 @@
-"""ModelConfig: what a model says about itself, the same for folders and GGUF files."""
+"""ModelConfig: the configuration of a model, the same for folders and GGUF files."""
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -24,7 +24,7 @@ class ModelConfig:
     """A decoder's configuration. Names are those of Hugging Face's config.json.
 
     Attributes:
-        architecture: Class name, e.g. "LlamaForCausalLM". Whether it can be run is the executor's affair.
+        architecture: Class name, e.g. "LlamaForCausalLM". The executor decides whether it can be run.
         hidden_size: Width of the residual stream.
         intermediate_size: Width of the MLP.
         num_hidden_layers: Decoder layers.
@@ -43,6 +43,7 @@ class ModelConfig:
         dtype: What the weights are stored in: "float32", "bfloat16" or "float16". For a quantised GGUF "bfloat16".
         eos_token_ids: Tokens with which the model ends its output; may be empty.
         bos_token_id: The token that begins a text, if the model names one.
+        fields: All of config.json, for architectures that need more of it.
     """
 
     architecture: str
@@ -64,6 +65,7 @@ class ModelConfig:
     dtype: str
     eos_token_ids: tuple[int, ...]
     bos_token_id: int | None
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Generation(msgspec.Struct):
@@ -72,7 +74,7 @@ class _Generation(msgspec.Struct):
     eos_token_id: int | list[int] | None = None
 
 
-class _Config(msgspec.Struct):
+class _ConfigFile(msgspec.Struct):
     """What is read of config.json. Defaults are those of transformers, where older files leave a field out."""
 
     hidden_size: Count
@@ -110,7 +112,7 @@ def read_config(folder: Path, dtype: str | None = None) -> ModelConfig:
             wrong; names file, field and value.
     """
     file = folder / CONFIG_FILE
-    raw = _decode(file, _Config)
+    raw = _decode(file, _ConfigFile)
     _check(raw, file)
     generation_file = folder / GENERATION_CONFIG_FILE
     generation = _decode(generation_file, _Generation) if generation_file.exists() else _Generation()
@@ -137,6 +139,7 @@ def read_config(folder: Path, dtype: str | None = None) -> ModelConfig:
         dtype=dtype or raw.dtype or "float32",
         eos_token_ids=() if eos is None else (eos,) if isinstance(eos, int) else tuple(eos),
         bos_token_id=raw.bos_token_id,
+        fields=_decode(file, dict[str, Any]),
     )
 
 
@@ -149,7 +152,7 @@ def _decode(file: Path, kind: type[T]) -> T:
         raise ModelError(f"{file} cannot be used: {error}") from error
 
 
-def _check(raw: _Config, file: Path) -> None:
+def _check(raw: _ConfigFile, file: Path) -> None:
     if raw.quantization_config is not None:
         method = raw.quantization_config.get("quant_method", "of unknown method")
         raise ModelError(
@@ -166,7 +169,7 @@ def _check(raw: _Config, file: Path) -> None:
         )
 
 
-def _rope(raw: _Config, file: Path) -> tuple[float, dict[str, Any] | None]:
+def _rope(raw: _ConfigFile, file: Path) -> tuple[float, dict[str, Any] | None]:
     """Base and scaling, from either place. None is the plain rotary embedding."""
     parameters = dict(raw.rope_parameters or raw.rope_scaling or {})
     theta = parameters.pop("rope_theta", 10000.0 if raw.rope_theta is None else raw.rope_theta)

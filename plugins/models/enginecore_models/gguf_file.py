@@ -45,7 +45,7 @@ _ROPE_FACTORS = "rope_freqs.weight"
 _NATIVE_DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
 
 
-class _Reader(GGUFReader):  # type: ignore[misc]
+class _PlainGGUFReader(GGUFReader):  # type: ignore[misc]
     """Slices a plain array: three times as fast as numpy's memmap objects, and just as lazy."""
 
     @property
@@ -67,7 +67,7 @@ class GGUFFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._reader = _Reader(path)
+            self._reader = _PlainGGUFReader(path)
         # the reader checks nothing but the magic: what else it meets in a damaged file is any of these
         except (ValueError, IndexError, KeyError, TypeError, OverflowError, OSError, MemoryError) as error:
             raise ModelError(

@@ -34,7 +34,7 @@ def test_single(check):
     check()
 
 
-@parametrize("executor:single", settings={"num_threads": 1, "attention": "torch", "ops": "torch"})
+@parametrize("executor:single", settings={"num_threads": 1, "ops": "torch"}, engine={"attention.use": "torch"})
 def test_single_with_torch_alone(check):
     check()
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from enginecore.errors import ConfigurationError
+from enginecore.plugin import Catalog
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 
@@ -49,6 +49,19 @@ class AttentionNeeds:
         return {name: value for name, no in optional.items() if (value := getattr(self, name)) != no}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionContext:
+    """For components of kind `attention`.
+
+    Attributes:
+        needs: What the backend must be able to do.
+        catalog: The active components, for a backend that chooses another one.
+    """
+
+    needs: AttentionNeeds
+    catalog: Catalog
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionBatch:
     """One step, on the host: requests one after the other in a flat batch of tokens, without padding.
@@ -59,9 +72,9 @@ class AttentionBatch:
         block_tables: int32 [requests, width]: its blocks in order of position; entries past its length are arbitrary.
     """
 
-    query_starts: np.ndarray
-    seq_lens: np.ndarray
-    block_tables: np.ndarray
+    query_starts: "np.ndarray"
+    seq_lens: "np.ndarray"
+    block_tables: "np.ndarray"
 
 
 class AttentionBackend(ABC):

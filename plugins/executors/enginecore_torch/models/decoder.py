@@ -7,11 +7,11 @@ from typing import Any, Protocol
 import torch
 
 from enginecore_torch.attention.interface import AttentionBackend, AttentionNeeds
+from enginecore_torch.models.embedding import EmbeddingAndHead
 from enginecore_torch.models.interface import Model, ModelContext
 from enginecore_torch.models.norm import RMSNorm
 from enginecore_torch.models.rotary import rotary_table
 from enginecore_torch.models.self_attention import SelfAttention
-from enginecore_torch.models.vocabulary import Vocabulary
 from enginecore_torch.models.weights import CheckpointTensor, unread
 
 
@@ -71,7 +71,7 @@ class Decoder(Model):
         )  # fmt: skip
         self._layers = [self._new_layer(number) for number in self._shard.layers]
         self._final_norm = RMSNorm(context, "model.norm", self.config.hidden_size)
-        self._vocabulary = Vocabulary(context)
+        self._ends = EmbeddingAndHead(context)
 
     # -- what an architecture says ---------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Decoder(Model):
     @property
     def tensors(self) -> Mapping[str, CheckpointTensor]:
         norm = self._final_norm.tensors
-        found = self._vocabulary.tensors | (norm if self._shard.is_last else unread(norm))
+        found = self._ends.tensors | (norm if self._shard.is_last else unread(norm))
         for number in range(self.config.num_hidden_layers):
             if number in self._shard.layers:
                 found |= self._layers[number - self._shard.layers.start].tensors
@@ -126,7 +126,7 @@ class Decoder(Model):
         return torch.empty(shape, dtype=self.context.dtype, device=self.context.device)
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        return self._vocabulary.embed(token_ids)
+        return self._ends.embed(token_ids)
 
     def forward(
         self,
@@ -158,4 +158,4 @@ class Decoder(Model):
         return x
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self._vocabulary.compute_logits(hidden)
+        return self._ends.compute_logits(hidden)

@@ -65,7 +65,7 @@ class SelfAttention:
         qkv = self._qkv(x).view(x.shape[0], heads + 2 * kv_heads, self._head_dim)
         query, key, value = torch.split_with_sizes(qkv, [heads, kv_heads, kv_heads], dim=1)
         for norm, part in zip(self._head_norms, (query, key), strict=False):
-            rows = part.reshape(-1, self._head_dim)
+            rows = part.reshape(-1, self._head_dim).contiguous()  # a single head may be a view with gaps
             part.copy_(self._ops.rms_norm(rows, norm.weight, self._eps).view(part.shape))
         self._ops.rotate(qkv[:, : heads + kv_heads], positions, self._rotary)
         return self._attention.forward(query, key, value, kv_cache, metadata)

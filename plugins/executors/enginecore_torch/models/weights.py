@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from enginecore.errors import ModelError
-from enginecore_models.source import ModelSource
 
 if TYPE_CHECKING:
     import torch
+
+    from enginecore_models.source import ModelSource
 
 Load = Callable[["torch.Tensor"], object]
 """Copies a tensor, or the rank's part of it, to its place."""
@@ -76,7 +77,7 @@ def unread(tensors: Mapping[str, CheckpointTensor]) -> dict[str, CheckpointTenso
     return {name: replace(tensor, load=None) for name, tensor in tensors.items()}
 
 
-def load_weights(source: ModelSource, dtype: "torch.dtype", tensors: Mapping[str, CheckpointTensor]) -> None:
+def load_weights(source: "ModelSource", dtype: "torch.dtype", tensors: Mapping[str, CheckpointTensor]) -> None:
     """Read a checkpoint, of each tensor only the part that this rank holds.
 
     Raises:

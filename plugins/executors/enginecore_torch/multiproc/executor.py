@@ -14,6 +14,7 @@ from enginecore.interfaces import Executor, ExecutorCapabilities, KVCacheConfig,
 from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutput
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import find_model
+from enginecore_torch.kinds import ATTENTION, MODEL
 from enginecore_torch.multiproc.control import CallMethod, InitializeKVCache, MeasureMemory, Order, RunStep, SampleStep
 from enginecore_torch.multiproc.workers import WorkerGroup
 from enginecore_torch.parallel.layout import Layout
@@ -55,6 +56,7 @@ class MultiprocExecutor(Executor):
             "path": str(source.path),
             "settings": settings.model_dump(mode="json"),
             "context": {f.name: getattr(context, f.name) for f in fields(context) if f.name not in LOCAL},
+            "catalog": context.catalog.to_plain(MODEL.name, ATTENTION.name),
             "num_threads": threads,
             "patience": max(settings.startup_timeout, settings.execute_timeout) + PATIENCE,
         }

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from enginecore.catalog import restore_catalog
 from enginecore.clock import RealClock
 from enginecore.plugin import ExecutorContext
 from enginecore_models.source import ModelSource, find_model
@@ -28,7 +29,7 @@ def load_rank(payload: Mapping[str, Any]) -> ModelRank:
         ModelError: the model's files are not what its configuration says.
     """
     settings = MultiprocExecutorSettings.model_validate(payload["settings"])
-    context = ExecutorContext(**payload["context"], clock=RealClock())
+    context = ExecutorContext(**payload["context"], clock=RealClock(), catalog=restore_catalog(payload["catalog"]))
     layout, rank = Layout(settings.tensor_parallel_size, settings.pipeline_parallel_size), payload["rank"]
     device = device_of_rank(context.device, rank, layout.num_ranks)
     dtype = resolve_dtype(context.dtype, device)

@@ -5,6 +5,8 @@ import itertools
 
 import numpy as np
 
+from enginecore.catalog import LoadedCatalog
+from enginecore.settings import load_settings
 from enginecore_torch.executor import SingleExecutor
 
 
@@ -17,7 +19,9 @@ class Single(SingleExecutor):
     def __init__(self, settings, context):
         from enginecore_models.source import find_model
 
-        settings = settings.model_copy(update={"num_threads": 1, "attention": "torch"})
+        settings = settings.model_copy(update={"num_threads": 1})
+        catalog = LoadedCatalog(load_settings({"attention.use": "torch"}, environ={}))
+        context = dataclasses.replace(context, catalog=catalog)
         super().__init__(settings, context, find_model(context.model))
         self.runner = self._rank._runner  # type: ignore[union-attr]
         self.batch = self.runner._batch

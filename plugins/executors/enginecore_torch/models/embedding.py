@@ -10,7 +10,7 @@ from enginecore_torch.models.linear import Linear
 from enginecore_torch.models.weights import Axis, CheckpointTensor
 
 
-class Vocabulary:
+class EmbeddingAndHead:
     """Token ids to hidden states on the first stage, hidden states to logits on the last."""
 
     def __init__(self, context: ModelContext) -> None:
