@@ -39,7 +39,7 @@ class Judge:
 
 
 def _origin(error: BaseException) -> str:
-    """Which part of the kit raised it: the module, or the package under `conformance`."""
-    innermost = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-    parts = innermost.with_suffix("").parts
-    return parts[parts.index("conformance") + 1] if "conformance" in parts[:-1] else ""
+    """The module or package of the kit whose code raised the error; "" if other code did."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    package, _, rest = frames[-1][0].f_globals["__name__"].partition(".")
+    return rest.partition(".")[0] if package == __package__ else ""
