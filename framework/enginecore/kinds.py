@@ -25,7 +25,7 @@ from enginecore.plugin import (
 
 SCHEDULER = KindSpec(
     name="scheduler",
-    summary="Decides which requests run in a step, and how many tokens of each.",
+    summary="Plans each step: which requests, and how many tokens of each.",
     interface=Scheduler,
     context=SchedulerContext,
     table="scheduler",
@@ -42,7 +42,7 @@ SCHEDULER = KindSpec(
 
 VICTIM = KindSpec(
     name="victim",
-    summary="Names the running request that is preempted when KV blocks run out.",
+    summary="Chooses the request to preempt when KV blocks run out.",
     interface=VictimChoice,
     context=VictimContext,
     table="victim",
@@ -68,7 +68,7 @@ KV_CACHE_MANAGER = KindSpec(
 
 EVICTION = KindSpec(
     name="eviction",
-    summary="Orders cached content: which block is evicted first.",
+    summary="Orders cached blocks for eviction.",
     interface=EvictionOrder,
     context=EvictionContext,
     table="eviction",

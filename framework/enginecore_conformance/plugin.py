@@ -22,7 +22,7 @@ def enginecore_components() -> Iterable[Component]:
             name="oracle",
             factory=_make_oracle,
             settings=OracleSettings,
-            summary="No model: tokens are right only if blocks, slots and tokens are handled right. For tests.",
+            summary="No model, for tests: wrong blocks or slots give wrong tokens.",
         )
     ]
 

@@ -5,25 +5,25 @@ from enginecore_lab.interfaces import ArrivalProcess, LengthDistribution, Metric
 
 WORKLOAD = KindSpec(
     name="workload",
-    summary="Makes the requests of an experiment: reads a trace, or draws them. Tables with `kind`, as [workload].",
+    summary="Reads the requests of an experiment from a trace, or draws them.",
     interface=WorkloadLoader,
 )
 
 ARRIVALS = KindSpec(
     name="arrivals",
-    summary="Draws when requests arrive. Tables with `kind`, as `arrivals` of a workload.",
+    summary="Draws arrival times: `arrivals` of a workload.",
     interface=ArrivalProcess,
 )
 
 LENGTHS = KindSpec(
     name="lengths",
-    summary="Draws numbers of tokens. Tables with `kind`, as `prompt` and `output` of a workload.",
+    summary="Draws token counts: `prompt` and `output` of a workload.",
     interface=LengthDistribution,
 )
 
 METRIC = KindSpec(
     name="metric",
-    summary="One figure of a run, by which configurations are compared.",
+    summary="Measures a run; experiments compare configurations by it.",
     interface=Metric,
 )
 

@@ -52,19 +52,40 @@ def test_the_list_shows_status_reason_and_summaries(site, run):
     assert "acme_broken.py" in out  # its traceback
 
 
-def test_there_is_one_line_per_component_under_its_kind_and_it_fits(site, run, monkeypatch):
+def names_of(section):
+    """Names of a section of rows, or of one that is a list of names."""
+    if not any(name.endswith(",") for name in section):
+        return list(section)
+    return " ".join(f"{name} {text}" for name, text in section.items()).replace(",", " ").split()
+
+
+def test_components_are_listed_under_their_kind_and_fit(site, run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     site.install("acme-kinds", ROUTER_KIND.format(changes=""))
     site.install("acme-parts", ROUTER.format(name="last"))
     _, out, _ = run()
     assert max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) < 105
     sections = sections_of(out)
     registry = load_registry()
     for kind in registry.kinds:
-        assert list(sections[kind]) == [component.name for component in registry.components(kind)]
+        assert names_of(sections[kind]) == [component.name for component in registry.components(kind)]
     assert sections["router"] == {"last": "(acme-parts 1.0) For tests."}
     assert "router  Says which engine takes a request." in out.splitlines()
     assert {"check", "ab"} <= sections["commands"].keys()
+
+
+def test_one_kind_is_listed_with_its_summaries(run):
+    code, out, _ = run("metric")
+    assert code == 0
+    [(kind, rows)] = sections_of(out).items()
+    assert kind == "metric"
+    assert list(rows) == [component.name for component in load_registry().components("metric")]
+    assert rows["ttft_p95"] == "Time to the first token, from arrival: 95th percentile."
+
+
+def test_an_unknown_kind_is_refused_with_the_closest_one(run):
+    assert run("metrics") == (2, "", "error: there is no kind of component 'metrics'; did you mean metric?\n")
 
 
 def test_conflicts_are_shown(site, run):

@@ -1,6 +1,7 @@
 """Plugins and what they bring, for people and as plain data."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,8 @@ _COLOURS = {"active": "green", "blocked": "yellow", "failed": "red"}
 
 _PLUGINS = "[bold]plugins[/]"
 _ONE_LINE: Mapping[str, Any] = {"no_wrap": True, "overflow": "ellipsis"}
+_MAX_DESCRIBED = 24
+"""Kinds with more components are listed by the names of these alone."""
 
 # -- plain data ----------------------------------------------------------------------------------------
 
@@ -75,17 +78,19 @@ def _plain_kind(kind: KindSpec) -> dict[str, Any]:
 
 
 def print_listing(registry: Registry) -> None:
-    """Print one line per component under the heading of its kind, then commands and plugins.
+    """Print the components under the heading of their kind, then commands and plugins.
 
-    Long summaries are cut at the width of the terminal.
+    A component has one line, and long summaries are cut at the width of the terminal. Kinds with
+    very many components have the names alone.
     """
-    console = Console()
+    console = Console(highlight=False)
     for heading, rows in _sections(registry).items():
-        console.print(heading, highlight=False, **_ONE_LINE)
-        width = max((len(name) for name, _ in rows), default=0)
-        for name, text in rows:
-            line = f"  {escape(name.ljust(width))}  {text}"
-            console.print(line, highlight=False, **({} if heading == _PLUGINS else _ONE_LINE))
+        console.print(heading, **_ONE_LINE)
+        if heading != _PLUGINS and len(rows) > _MAX_DESCRIBED:
+            names = textwrap.fill(", ".join(name for name, _ in rows), console.width - 2, break_on_hyphens=False)
+            console.print(escape(textwrap.indent(names, "  ")))
+        else:
+            _print_rows(console, rows, {} if heading == _PLUGINS else _ONE_LINE)
     for (kind, name), records in registry.conflicts.items():
         origins = " and ".join(record.origin for record in records)
         console.print(escape(f"conflict: {kind} {name!r} is offered by {origins}"))
@@ -94,23 +99,44 @@ def print_listing(registry: Registry) -> None:
             console.print(escape(f"\n{record.origin}:\n{record.traceback.rstrip()}"))
 
 
+def print_kind(registry: Registry, kind: KindSpec) -> None:
+    """Print the components of one kind, with their whole summaries."""
+    console = Console(highlight=False)
+    console.print(_heading(kind))
+    _print_rows(console, _component_rows(registry, kind), {})
+
+
+def _print_rows(console: Console, rows: Sequence[tuple[str, str]], how: Mapping[str, Any]) -> None:
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, text in rows:
+        console.print(f"  {escape(name.ljust(width))}  {text}", **how)
+
+
 def _sections(registry: Registry) -> Mapping[str, Sequence[tuple[str, str]]]:
     """Rows of a name and a text by heading. Headings and texts are markup."""
-    active = [record for record in registry.plugins if record.status == "active"]
-    sections = {
-        f"[bold]{kind.name}[/]  {escape(kind.summary)}": [
-            (component.name, _text(component.summary, record))
-            for record in active
-            for component in record.components
-            if component.kind == kind.name
-        ]
-        for kind in registry.kinds.values()
-    }
-    sections["[bold]commands[/]  of plugins; `enginecore --help` lists all"] = [
-        (command.name, _text(command.summary, record)) for record in active for command in record.commands
+    sections = {_heading(kind): _component_rows(registry, kind) for kind in registry.kinds.values()}
+    sections["[bold]commands[/]  Of plugins; `enginecore --help` lists all."] = [
+        (command.name, _text(command.summary, record)) for record in _active(registry) for command in record.commands
     ]
     sections[_PLUGINS] = [(record.entry_point, _status(record)) for record in registry.plugins]
     return sections
+
+
+def _heading(kind: KindSpec) -> str:
+    return f"[bold]{kind.name}[/]  {escape(kind.summary)}"
+
+
+def _component_rows(registry: Registry, kind: KindSpec) -> list[tuple[str, str]]:
+    return [
+        (component.name, _text(component.summary, record))
+        for record in _active(registry)
+        for component in record.components
+        if component.kind == kind.name
+    ]
+
+
+def _active(registry: Registry) -> Iterator[PluginRecord]:
+    return (record for record in registry.plugins if record.status == "active")
 
 
 def _text(summary: str, record: PluginRecord) -> str:

@@ -51,5 +51,5 @@ TELLING = Component(
     name="telling",
     factory=_make,
     capabilities=frozenset(SCHEDULER.capabilities),
-    summary="Tells what it was given. For checks of transports.",
+    summary="Reports the settings and context it was built with, for checks.",
 )

@@ -16,11 +16,11 @@ OfRequests = Callable[[Sequence[MeasuredRequest], Slo], float]
 OfRun = Callable[[MeasuredRun, Slo], float]
 
 _SUMMARIES: tuple[tuple[str, str, Summarize], ...] = (
-    ("mean", "Mean", summaries.mean),
-    ("p50", "Median", partial(summaries.percentile, 50)),
+    ("mean", "mean", summaries.mean),
+    ("p50", "median", partial(summaries.percentile, 50)),
     ("p95", "95th percentile", partial(summaries.percentile, 95)),
     ("p99", "99th percentile", partial(summaries.percentile, 99)),
-    ("max", "Largest", summaries.largest),
+    ("max", "largest", summaries.largest),
 )
 
 _LATENCIES: tuple[tuple[str, TakeSamples], ...] = (
@@ -94,7 +94,7 @@ class RequestsMetric(_OwnMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeRunMetric(_OwnMetric):
-    """A figure of the whole run: what was served in which time cannot be cut by requests."""
+    """A figure of the whole run: work per time cannot be cut by requests."""
 
     function: OfRun
     is_of_run: bool = True
@@ -115,13 +115,13 @@ def metric_components() -> Iterator[Component]:
     for name, unit, direction, of_run in _OF_RUN:
         grows = name in _MADE_OF_LATENCIES
         whole = WholeRunMetric(unit=unit, direction=direction, function=of_run, grows_with_queue=grows)
-        yield _component(name, f"{_first_line(of_run)} Of the whole run.", whole)
+        yield _component(name, _first_line(of_run), whole)
 
 
 def _latencies(name: str, take: TakeSamples, **facts: Any) -> Iterator[Component]:
     for suffix, word, summarize in _SUMMARIES:
         metric = LatencyMetric(take=take, summarize=summarize, grows_with_queue=True, **facts)
-        yield _component(f"{name}_{suffix}", f"{word}: {_first_line(take)}", metric)
+        yield _component(f"{name}_{suffix}", f"{_first_line(take).removesuffix('.')}: {word}.", metric)
 
 
 def _component(name: str, summary: str, metric: Metric) -> Component:

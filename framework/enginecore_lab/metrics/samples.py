@@ -17,17 +17,20 @@ TakeSamples = Callable[[Sequence[MeasuredRequest], Alone | None], Samples]
 
 
 def queue_delay(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
-    """From arrival to the step that first computes a token of it."""
+    """Time from arrival to the first step.
+
+    That is the step that first computes a token of the request.
+    """
     return _of_each(requests, _wait)
 
 
 def ttft(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
-    """From arrival to the first token."""
+    """Time to the first token, from arrival."""
     return _of_each(requests, lambda each: each.token_times[0] - each.arrival)
 
 
 def e2e(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
-    """From arrival to the last token."""
+    """Time to the last token, from arrival."""
     return _of_each(requests, _latency)
 
 
@@ -37,14 +40,20 @@ def normalized_latency(requests: Sequence[MeasuredRequest], alone: Alone | None)
 
 
 def slowdown(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
-    """E2E latency over what it would be with the engine to itself."""
+    """E2E latency relative to an idle engine.
+
+    That is over the latency of the request alone on the engine.
+    """
     if alone is None:
         raise MetricRefused("slowdown needs to know how long each request takes alone, and nothing says so")
     return _of_each(requests, lambda each: _latency(each) / alone(each.request))
 
 
 def tpot(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
-    """Seconds per output token after the first, by counts; requests of one token have none."""
+    """Time per output token after the first.
+
+    By counts of tokens; requests of one token have none.
+    """
     several = [
         each for each in requests if (len(each.token_times) if each.is_complete else each.request.num_output_tokens) > 1
     ]
@@ -52,13 +61,19 @@ def tpot(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
 
 
 def max_itl(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
-    """The longest gap between two tokens of each request that has two."""
+    """Longest gap between tokens of a request.
+
+    Requests with fewer than two tokens have none.
+    """
     several = [each for each in requests if _num_tokens(each) > 1]
     return _of_each(several, lambda each: float(np.diff(_times(each)).max()))
 
 
 def itl(requests: Sequence[MeasuredRequest], alone: Alone | None) -> Samples:
-    """Every gap between two tokens, of all requests together; the one that never came is infinite."""
+    """Gap between two tokens.
+
+    The gaps of all requests together. The gap before a token that never came is infinite.
+    """
     gaps = [np.diff(_times(each)) for each in requests if len(each.token_times) > 1]
     never = np.full(sum(not each.is_complete and _num_tokens(each) > 1 for each in requests), inf)
     return np.concatenate([*gaps, never])

@@ -68,18 +68,20 @@ def services_of(run: MeasuredRun) -> dict[str, Service]:
 
 
 def service_difference(run: MeasuredRun, slo: Slo) -> float:
-    """Most weighted tokens (prompt 1, output 2) by which two tenants that were both backlogged were served unequally.
+    """Largest service difference of backlogged tenants.
 
-    Over any time during which both were; 0 if none ever were at once.
+    In weighted tokens (prompt 1, output 2), over any time during which both tenants were
+    backlogged; 0 if no two ever were at once.
     """
     pairs = combinations(services_of(run).values(), 2)
     return max(_difference(a, b, span) for a, b in pairs for span in [(0.0, 0.0), *_common(a.spans, b.spans)])
 
 
 def jain_service(run: MeasuredRun, slo: Slo) -> float:
-    """Jain's index of what tenants were served per second while they and another one were backlogged.
+    """Jain's index of the service of backlogged tenants.
 
-    1: all alike; 1/n: one of n had everything. Tokens are weighted as above.
+    Of what each tenant got per second while it and another one were backlogged. 1: all alike; 1/n:
+    one of n had everything. Tokens are weighted as in `service_difference`.
 
     Raises:
         MetricRefused: no two ever were.

@@ -12,7 +12,7 @@ Requests = Sequence[MeasuredRequest]
 
 
 def makespan(run: MeasuredRun, slo: Slo) -> float:
-    """From the start to the end of the last request.
+    """Time from the start to the end of the last request.
 
     Infinite if one did not end: another arm may have done more in that time.
     """
@@ -43,7 +43,10 @@ def slo_attainment(requests: Requests, slo: Slo) -> float:
 
 
 def fluidity_index(requests: Requests, slo: Slo) -> float:
-    """Share of a request's tokens that came in time, where early ones give slack to later ones; the mean."""
+    """Mean share of a request's tokens that came in time.
+
+    Early tokens give slack to later ones.
+    """
     return sum(goodness.share_in_time(each, slo) for each in requests) / len(requests)
 
 
@@ -53,17 +56,26 @@ def failed_share(requests: Requests, slo: Slo) -> float:
 
 
 def wrong_length_share(requests: Requests, slo: Slo) -> float:
-    """Share of requests that ended with another number of tokens than asked for: their latencies are no pairs."""
+    """Share of requests with another output length.
+
+    Another than the request asked for: its latencies make no pairs.
+    """
     return sum(each.has_wrong_length for each in requests) / len(requests)
 
 
 def cache_hit_share(requests: Requests, slo: Slo) -> float:
-    """Share of all prompt tokens that were cached, in whole blocks, at first admission."""
+    """Share of all prompt tokens that were cached.
+
+    In whole blocks, at first admission.
+    """
     return sum(each.num_cached_tokens for each in requests) / sum(each.request.num_prompt_tokens for each in requests)
 
 
 def cache_hit_share_mean(requests: Requests, slo: Slo) -> float:
-    """Share of a request's prompt tokens that were cached at first admission; the mean."""
+    """Mean cached share of a request's prompt tokens.
+
+    At first admission.
+    """
     return sum(each.num_cached_tokens / each.request.num_prompt_tokens for each in requests) / len(requests)
 
 
@@ -78,7 +90,10 @@ def preempted_share(requests: Requests, slo: Slo) -> float:
 
 
 def recomputed_share(requests: Requests, slo: Slo) -> float:
-    """Share of computed tokens that had been computed before and were lost by a preemption."""
+    """Share of tokens computed again after preemption.
+
+    They had been computed before.
+    """
     computed = sum(_num_computed(each) for each in requests)
     if not computed:
         raise MetricRefused("no token was computed for these requests")

@@ -15,14 +15,14 @@ def _unit_arrivals(rng: np.random.Generator, count: int) -> Times:
 
 
 class AtOnce(Table, ArrivalProcess):
-    """All of them at the beginning."""
+    """All requests at the beginning."""
 
     def times(self, rng: np.random.Generator, count: int) -> Times:
         return np.zeros(count)
 
 
 class ConstantArrivals(Table, ArrivalProcess):
-    """One after another at equal distances, the first at the beginning."""
+    """Equal gaps, the first request at the beginning."""
 
     rate: float = Field(gt=0)
 
@@ -31,7 +31,7 @@ class ConstantArrivals(Table, ArrivalProcess):
 
 
 class PoissonArrivals(Table, ArrivalProcess):
-    """Independent of one another: what many clients that know nothing of one another send."""
+    """Independent arrivals, as from many clients."""
 
     rate: float = Field(gt=0)
 
@@ -40,7 +40,10 @@ class PoissonArrivals(Table, ArrivalProcess):
 
 
 class GammaArrivals(Table, ArrivalProcess):
-    """Burstier than Poisson where `cv`, the coefficient of variation of the gaps, is above 1; steadier below."""
+    """Burstier than Poisson with `cv` above 1, steadier below.
+
+    `cv` is the coefficient of variation of the gaps.
+    """
 
     rate: float = Field(gt=0)
     cv: float = Field(gt=0, le=1000)
@@ -51,7 +54,10 @@ class GammaArrivals(Table, ArrivalProcess):
 
 
 class OnOffArrivals(Table, ArrivalProcess):
-    """Poisson at `rate` for `on_seconds`, then at `off_rate` for `off_seconds`, and again."""
+    """Poisson at two rates in turn.
+
+    At `rate` for `on_seconds`, then at `off_rate` for `off_seconds`, and again.
+    """
 
     rate: float = Field(gt=0)
     on_seconds: float = Field(gt=0)
@@ -66,7 +72,10 @@ class OnOffArrivals(Table, ArrivalProcess):
 
 
 class RampArrivals(Table, ArrivalProcess):
-    """Poisson at a rate that goes evenly from `rate` to `to_rate` within `seconds`, and stays there."""
+    """Poisson at a rate that changes evenly.
+
+    From `rate` to `to_rate` within `seconds`; then it stays there.
+    """
 
     rate: float = Field(ge=0)
     to_rate: float = Field(gt=0)

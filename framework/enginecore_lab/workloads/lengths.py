@@ -34,7 +34,7 @@ class _BoundedLength(Table, LengthDistribution):
 
 
 class ConstantLength(Table, LengthDistribution):
-    """All are equal."""
+    """The same length for all."""
 
     tokens: int = Field(ge=1)
 
@@ -43,7 +43,7 @@ class ConstantLength(Table, LengthDistribution):
 
 
 class UniformLength(Table, LengthDistribution):
-    """Every number of tokens from `low` to `high`, both included, is as likely as any other."""
+    """Equally likely lengths from `low` to `high`, both included."""
 
     low: int = Field(ge=1)
     high: int = Field(ge=1)
@@ -59,7 +59,10 @@ class UniformLength(Table, LengthDistribution):
 
 
 class GeometricLength(_BoundedLength):
-    """Without memory: after any number of tokens as many more are to be expected. The mean is at least 1."""
+    """Memoryless lengths, with a mean of at least 1.
+
+    After any number of tokens the expected rest is the same.
+    """
 
     mean: float = Field(ge=1)
 
@@ -68,7 +71,10 @@ class GeometricLength(_BoundedLength):
 
 
 class LognormalLength(_BoundedLength):
-    """Most are short, few are long. `sigma` is the deviation of the logarithm: 0.7 for chats, 1.5 for a heavy tail."""
+    """Mostly short lengths, a few long ones.
+
+    `sigma` is the deviation of the logarithm: 0.7 for chats, 1.5 for a heavy tail.
+    """
 
     mean: float = Field(gt=0)
     sigma: float = Field(gt=0, le=10)
@@ -78,7 +84,10 @@ class LognormalLength(_BoundedLength):
 
 
 class ParetoLength(_BoundedLength):
-    """A power law: at `alpha` of 2 and below, the few longest are most of the work."""
+    """A power law: the few longest are much of the work.
+
+    At `alpha` of 2 and below they are most of it.
+    """
 
     mean: float = Field(gt=0)
     alpha: float = Field(gt=1, le=100)
@@ -89,7 +98,10 @@ class ParetoLength(_BoundedLength):
 
 
 class EmpiricalLength(Table, LengthDistribution):
-    """One of these, each as likely as any other: name one twice and it is drawn twice as often."""
+    """Lengths drawn from a list.
+
+    Each is as likely as any other: a length that is listed twice is drawn twice as often.
+    """
 
     values: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
 

@@ -11,7 +11,7 @@ from enginecore_lab.workloads.transform import merge
 
 
 class MixedWorkload(Table, WorkloadLoader):
-    """Several workloads at the same time, such as one per tenant, each with lengths and rates of its own.
+    """Several workloads at once, such as one per tenant.
 
     Attributes:
         parts: The workloads. They share no content. Their requests' ids begin with their number.

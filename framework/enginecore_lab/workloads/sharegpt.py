@@ -21,7 +21,9 @@ from enginecore_lab.workloads.sessions import Turn, conversation
 
 
 class ShareGPTWorkload(Table, WorkloadLoader):
-    """Real conversations, at drawn times: the file has none. Turns wait for one another.
+    """Conversations of ShareGPT, at drawn times.
+
+    The file has no times. A turn waits for the answer before it.
 
     Replicate r is the r-th part of `sessions_per_replicate` conversations, in the order of the file.
 

@@ -17,7 +17,7 @@ from enginecore_lab.workloads.traces import TraceWorkload
 
 
 class SyntheticWorkload(Table, WorkloadLoader):
-    """A workload that is drawn.
+    """Requests drawn from distributions.
 
     Attributes:
         num_requests: Turns of sessions included.

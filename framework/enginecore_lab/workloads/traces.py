@@ -78,7 +78,7 @@ class TraceWorkload(Table, WorkloadLoader):
 
 
 class AzureTrace(TraceWorkload):
-    """A trace of Azure, 2023 or 2024."""
+    """A trace of Azure LLM inference, 2023 or 2024."""
 
     def load(self, path: Path) -> Workload:
         return load_azure(path, drop_empty=self.drop_empty)
@@ -114,7 +114,7 @@ class BurstGPTTrace(TraceWorkload):
 
 
 class JsonlTrace(TraceWorkload):
-    """A workload in the project's own format."""
+    """A workload in enginecore's own JSON Lines format."""
 
     def load(self, path: Path) -> Workload:
         return load_jsonl(path, drop_empty=self.drop_empty)

@@ -105,5 +105,5 @@ def enginecore_components() -> Iterable[Component]:
         name="simulated",
         factory=factory,
         settings=SimulatedExecutorSettings,
-        summary="no model: steps take as long as a cost model says, on a real or a virtual clock",
+        summary="No model: a cost model says how long each step takes.",
     )

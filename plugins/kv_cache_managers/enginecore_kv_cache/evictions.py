@@ -25,7 +25,7 @@ class TtlSettings(ComponentSettings):
     """Table `[eviction.ttl]`."""
 
     seconds: float = Field(
-        default=300.0, gt=0, allow_inf_nan=False, description="Content that nobody has used for so long is forgotten."
+        default=300.0, gt=0, allow_inf_nan=False, description="Seconds after which unused content is dropped."
     )
 
 

@@ -16,7 +16,9 @@ MEMORY = 0.9
 
 
 class Edf(SchedulingPolicy):
-    """The most pressing deadline first. Requests that would miss theirs stand back or are refused.
+    """Earliest deadline first; late requests stand back.
+
+    Or they are refused: see `missed`.
 
     Earliest deadline first (Liu and Layland, "Scheduling Algorithms for Multiprogramming in a
     Hard-Real-Time Environment", Journal of the ACM 20, 1973), by the latest moment at which work

@@ -9,7 +9,9 @@ from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, 
 
 
 class Fcfs(SchedulingPolicy):
-    """First come, first served: decodes first, then chunks of prompts. The newest gives way.
+    """First come, first served: decodes, then chunks of prompts.
+
+    The newest request gives way when memory runs out.
 
     Sarathi-Serve (OSDI 2024) without its fixed step size: a step never takes longer than its token
     budget allows, so a long prompt delays running requests by one chunk at a time. A request that

@@ -63,7 +63,7 @@ class OutputLengths:
 
 
 class Gittins(SchedulingPolicy):
-    """Learns how long outputs of a tenant are, and runs first what is likeliest to end soon.
+    """Learns output lengths; runs the likeliest to end soon first.
 
     The index of Gittins ("Bandit processes and dynamic allocation indices", Journal of the Royal
     Statistical Society B 41, 1979), which minimises mean latency where lengths are known only as a

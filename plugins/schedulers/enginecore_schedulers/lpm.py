@@ -5,7 +5,7 @@ from enginecore_schedulers.arguments import Count
 
 
 class Lpm(SchedulingPolicy):
-    """The request with the longest cached prefix goes first, with a bounded wait for the others.
+    """Longest cached prefix first, with a bounded wait for others.
 
     SGLang's cache-aware order (Zheng et al., "SGLang: Efficient Execution of Structured Language
     Model Programs", NeurIPS 2024), which for a batch of requests equals a depth-first walk of their

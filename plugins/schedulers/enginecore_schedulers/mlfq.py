@@ -12,7 +12,7 @@ from enginecore_schedulers.candidates import WORST
 
 
 class Mlfq(SchedulingPolicy):
-    """Short outputs overtake long ones, unpredicted: requests sink and give way as they grow.
+    """Short outputs first, unpredicted: requests sink as they grow.
 
     FastServe's skip-join multi-level feedback queue (Wu et al., "Fast Distributed Inference Serving
     for Large Language Models", arXiv 2305.05920, 2023). A request sinks a level when it has used up

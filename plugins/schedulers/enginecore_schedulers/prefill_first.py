@@ -4,7 +4,7 @@ from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy, 
 
 
 class PrefillFirst(SchedulingPolicy):
-    """Whole prompts first, and no decodes beside them: decodes stall while prompts arrive.
+    """Whole prompts first; decodes stall while prompts arrive.
 
     Iteration-level scheduling as in Orca (Yu et al., OSDI 2022) with the order of the first vLLM
     (Kwon et al., SOSP 2023). First tokens come as early as can be, and running requests pay for it:

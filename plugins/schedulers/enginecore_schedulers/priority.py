@@ -8,7 +8,7 @@ from enginecore_schedulers.candidates import WORST
 
 
 class Priority(SchedulingPolicy):
-    """Urgent requests first, at once if need be. Waiting requests gain on them, so none starves.
+    """Urgent requests first; waiting requests gain on them.
 
     Priorities that grow linearly with the time waited (Kleinrock, "A delay dependent queue
     discipline", Naval Research Logistics Quarterly 11, 1964). All that wait gain alike, so their

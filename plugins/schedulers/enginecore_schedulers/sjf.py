@@ -5,7 +5,9 @@ from enginecore_schedulers.arguments import NotNegative
 
 
 class Sjf(SchedulingPolicy):
-    """The shortest job first, by predicted length, with ageing. Running requests are not displaced.
+    """Shortest predicted job first, with ageing.
+
+    Running requests are not displaced.
 
     The order that minimises the mean latency of jobs that are not interrupted (Conway, Maxwell and
     Miller, "Theory of Scheduling", 1967); for outputs of language models with predicted lengths, S3

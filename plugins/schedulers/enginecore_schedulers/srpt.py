@@ -10,7 +10,7 @@ from enginecore_schedulers.sjf import predicted
 
 
 class Srpt(SchedulingPolicy):
-    """The job with the least predicted work left first, with ageing. It displaces longer ones.
+    """Least predicted work left first, displacing longer jobs.
 
     The order that minimises mean latency where jobs may be interrupted at no cost (Schrage and
     Miller, "The queue M/G/1 with the shortest remaining processing time discipline", Operations

@@ -6,7 +6,7 @@ from enginecore_schedulers.arguments import Count, NotNegative
 
 
 class StaticBatch(SchedulingPolicy):
-    """One batch of requests at a time: the next starts when all requests of the last have ended.
+    """One batch at a time: the next starts when all have ended.
 
     How model servers batched before Orca (Yu et al., OSDI 2022), which names it request-level
     scheduling; holding the first request back until the batch is full or some time has passed is

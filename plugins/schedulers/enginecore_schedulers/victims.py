@@ -54,8 +54,20 @@ def _largest(settings: ComponentSettings, context: VictimContext) -> VictimChoic
 
 
 COMPONENTS = (
-    Component(kind="victim", name="worst_rank", factory=_worst_rank, summary="Ranked worst by the scheduling policy."),
-    Component(kind="victim", name="newest", factory=_newest, summary="Arrived last, whatever its rank."),
-    Component(kind="victim", name="least_computed", factory=_least_computed, summary="Throws the least work away."),
-    Component(kind="victim", name="largest", factory=_largest, summary="Holds the most blocks."),
+    Component(
+        kind="victim",
+        name="worst_rank",
+        factory=_worst_rank,
+        summary="The request that the scheduling policy ranks worst.",
+    ),
+    Component(
+        kind="victim", name="newest", factory=_newest, summary="The request that arrived last, whatever its rank."
+    ),
+    Component(
+        kind="victim",
+        name="least_computed",
+        factory=_least_computed,
+        summary="The request with the fewest computed tokens.",
+    ),
+    Component(kind="victim", name="largest", factory=_largest, summary="The request that holds the most blocks."),
 )

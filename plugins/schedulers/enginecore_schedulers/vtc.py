@@ -54,7 +54,7 @@ class Counters:
 
 
 class Vtc(SchedulingPolicy):
-    """Tenants share the engine fairly: the tenant that was served least has the next request.
+    """Fair shares: the tenant served least has the next request.
 
     The virtual token counter (Sheng et al., "Fairness in Serving Large Language Models", OSDI
     2024): prompt tokens are charged when a request is admitted, output tokens as they come, each

@@ -33,6 +33,6 @@ def enginecore_components() -> list[Component]:
             factory=make_transport,
             settings=InprocSettings,
             capabilities=frozenset({"sync"}),
-            summary="No process, no thread, no loop: `get_output()` runs a step.",
+            summary="The client's own thread: `get_output()` runs a step.",
         )
     ]

@@ -23,6 +23,6 @@ def enginecore_components() -> list[Component]:
             factory=make_transport,
             settings=ZmqSettings,
             capabilities=frozenset({"channels"}),
-            summary="The engine core in a process of its own, over Unix sockets or encrypted TCP.",
+            summary="A process of its own, over Unix sockets or encrypted TCP.",
         )
     ]
