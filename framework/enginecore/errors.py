@@ -18,11 +18,11 @@ class ModelError(EngineCoreError):
 
 
 class InvalidRequestError(EngineCoreError, ValueError):
-    """A request that is refused. Costs nobody but its sender anything."""
+    """A refused request. Other requests go on."""
 
 
 class UtilityError(EngineCoreError):
-    """A control call failed in the engine core. Costs nobody but its caller anything.
+    """A control call failed in the engine core, which goes on.
 
     Attributes:
         traceback: Of the failure, as text.
@@ -38,7 +38,7 @@ class EngineDeadError(EngineCoreError):
 
 
 class RemoteError(EngineCoreError):
-    """What happened in another process: its traceback, as text. The `__cause__` of errors that came from there."""
+    """The traceback of another process, as text: the `__cause__` of errors that came from there."""
 
 
 class StepError(EngineCoreError):

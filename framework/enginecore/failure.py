@@ -15,7 +15,7 @@ class FirstFailure:
     others are called all the same.
 
     Args:
-        name: What may fail, for the log: "the engine core".
+        name: Name of the component in the log: "the engine core".
     """
 
     def __init__(self, name: str) -> None:

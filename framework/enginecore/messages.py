@@ -149,7 +149,7 @@ class EngineCoreOutputs(Message, kw_only=True):
 
 
 class EngineInfo(Message, kw_only=True):
-    """What is in force, as found at start-up: the one source of truth for front ends.
+    """Facts and limits in force, as found at start-up: the one source of truth for front ends.
 
     Attributes:
         model: Name or path of the model.
@@ -163,7 +163,7 @@ class EngineInfo(Message, kw_only=True):
         enable_prefix_caching: As in force.
         enable_chunked_prefill: As in force.
         max_concurrent_batches: Batches in flight at most.
-        components: Which component runs for each kind, by name.
+        components: Name of the component that runs, by kind.
         seed: The engine's seed.
         dtype: Of the weights and activations.
         device: Where the model runs.

@@ -188,9 +188,9 @@ class Catalog(Protocol):
         Args:
             kind: Name of the kind.
             name: Name of the component.
-            context: What its factory gets beside its settings: an instance of `KindSpec.context`.
-            settings: Its own settings; None: those of its table, or its defaults if its kind has no
-                table.
+            context: Context for the factory, beside settings: an instance of `KindSpec.context`.
+            settings: Settings of the component; None: those of its table, or its defaults if its
+                kind has no table.
 
         Raises:
             EngineCoreError: raised by its factory on purpose.
@@ -317,9 +317,10 @@ class SchedulerContext:
         max_model_len: Tokens of one request at most.
         enable_chunked_prefill: Whether a prompt may be split over steps.
         kv_cache_manager: Owned by the scheduler from here on.
-        executor: What the executor declares.
+        executor: Capabilities of the executor.
         clock: The engine's clock.
-        victim: Who gives way; None for a scheduler that does not declare "victim".
+        victim: Chooses the request that gives way; None for a scheduler that does not declare
+            "victim".
     """
 
     max_num_seqs: int

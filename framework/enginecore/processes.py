@@ -85,7 +85,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is its process group's and session's too."""
+        """Process id of the child, also its process group's and session's too."""
         return self._popen.pid
 
     @property
@@ -104,7 +104,7 @@ class ChildProcess:
         return self._reports
 
     def receive(self, timeout: float) -> bytes | None:
-        """Its next report; None if none came within `timeout` seconds or it has ended.
+        """The child's next report; None if none came within `timeout` seconds or it has ended.
 
         Raises:
             EngineCoreError: what it reports cannot be.
@@ -218,7 +218,7 @@ def _isolation() -> list[str]:
 
 
 def run_child(job: Mapping[str, Any]) -> None:
-    """What a child does first and last."""
+    """Run a child: its first and last steps, and the function between them."""
     reports: int = job["reports"]
     os.set_inheritable(reports, False)
     _close_in_forked_children(reports)

@@ -17,7 +17,7 @@ class RequestStatus(enum.IntEnum):
 
 
 class CacheIdentity(NamedTuple):
-    """What must be equal, beside the tokens, for two requests to share KV blocks."""
+    """Identity of a request's cached content: equal where two requests may share KV blocks."""
 
     salt: str | None
     adapter: str | None
@@ -40,7 +40,7 @@ class Request:
         num_cached_tokens: Prompt tokens found in the prefix cache at its first admission; -1 before
             it.
         num_preemptions: How often it was preempted.
-        max_total_tokens: It ends with reason LENGTH at this many tokens, prompt included.
+        max_total_tokens: The request ends with reason LENGTH at this many tokens, prompt included.
         block_hashes: Hashes of its full blocks so far; extended and read by the KV cache manager.
         has_ready_hashes: The hashes came with the request, whose tokens have no content. Blocks
             behind the last hash are neither looked up nor published.
@@ -146,7 +146,7 @@ class Request:
 
     @property
     def cache_identity(self) -> CacheIdentity:
-        """What must be equal, beside the tokens, to share blocks."""
+        """Identity of the cached content, beside the tokens."""
         return CacheIdentity(self.cache_salt, self.adapter)
 
     @property

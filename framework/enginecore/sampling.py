@@ -1,4 +1,4 @@
-"""What a request asks of its output. Names and defaults follow vLLM's `SamplingParams`."""
+"""Sampling parameters of a request. Names and defaults follow vLLM's `SamplingParams`."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn

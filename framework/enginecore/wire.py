@@ -127,7 +127,7 @@ class UtilityReply(messages.Message, tag=5):
 
     Attributes:
         call_id: Id of the call.
-        value: What the utility returned.
+        value: Return value of the utility.
         failure: How the call failed; None: it did not.
         error: Message of the failure.
         traceback: Traceback of the failure.

@@ -29,8 +29,8 @@ class Violation(InvariantError):
     """A rule is broken.
 
     Attributes:
-        seen: What happened.
-        right: What would be right.
+        seen: The event that breaks the rule.
+        right: The right event in its place.
     """
 
     def __init__(self, seen: str, right: str) -> None:
@@ -64,7 +64,7 @@ class Check(Generic[B]):
         name: Of the check: how it is opted out of.
         kind: Of components that it is for.
         needs: Capabilities of the components that it is for.
-        rule: What must hold.
+        rule: The rule, as a sentence.
         function: Raises if it does not.
     """
 
@@ -97,10 +97,10 @@ class Result:
     """The outcome of a check.
 
     Attributes:
-        check: Which.
+        check: The check.
         outcome: How it ended.
-        seen: What was seen, if it failed.
-        right: What would be right, if it failed.
+        seen: The event that broke the rule, if it failed.
+        right: The right event in its place, if it failed.
         reason: Why it was skipped: it is opted out of, and failed, as was to be expected; or it is
             not applicable.
         seconds: How long it took.
@@ -130,7 +130,7 @@ class Report:
     """The outcomes of all checks of a component.
 
     Attributes:
-        subject: Which component.
+        subject: The component under check.
         results: One per check.
     """
 
@@ -167,7 +167,7 @@ def choose(
 
     Args:
         checks: All of its kind.
-        capabilities: What it declares.
+        capabilities: Capabilities of the component.
         skip: Reasons by name of the check.
         only: Names of those that are wanted; None: all.
 

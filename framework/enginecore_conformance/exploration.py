@@ -47,8 +47,8 @@ class Finding:
     """A trace on which a rule breaks.
 
     Attributes:
-        trace: It.
-        error: What was seen on it.
+        trace: The trace.
+        error: The error that the trace led to.
         family: Where it comes from.
     """
 
@@ -62,7 +62,7 @@ class Family:
     """Traces of one sort.
 
     Attributes:
-        traces: All of them.
+        traces: All traces of the family.
         count: How many are tried.
     """
 

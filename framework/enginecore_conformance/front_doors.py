@@ -15,7 +15,7 @@ class PreparedCheck:
     """A check and the component that it checks.
 
     Attributes:
-        check: Which.
+        check: The check.
         reason: Why its rule need not hold; empty: it must.
     """
 

@@ -178,7 +178,7 @@ class SchedulerHarness:
         return True
 
     def step(self) -> None:
-        """What an engine does: fill the queue of batches first, then wait for the oldest.
+        """Do one step of an engine: fill the queue of batches first, then wait for the oldest.
 
         Raises:
             InvariantError: there are requests, and nothing to submit, to wait for or to say.

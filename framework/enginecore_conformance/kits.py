@@ -22,8 +22,8 @@ class Kit:
         benches: For a subject, what makes the bench of each check. What a subject's checks share is made in here;
             what of it must be cleared away goes onto the subject's `clearing`.
         options: How such a component may be checked: `Options`, or a class that adds what this kind needs.
-        found_out: What only a component that is built can tell of itself. Checks that need it are prepared for all
-            components of the kind, and raise `NotApplicable`.
+        found_out: Words that only a built component can declare. Checks that need it are prepared
+            for all components of the kind, and raise `NotApplicable`.
     """
 
     checks_for: Callable[[Component], tuple[Check[Any], ...]]

@@ -18,7 +18,7 @@ class Options:
     """Options of the checks of a component.
 
     Attributes:
-        settings: Its own settings.
+        settings: Settings of the component.
         engine: Further settings of the engine that it is checked in, as in `load_settings`: what it
             works with.
         allow: As `plugins.allow`.
@@ -34,7 +34,7 @@ class Options:
 
     @property
     def for_run(self) -> Mapping[str, Any]:
-        """Those that a single run depends on, as far as given."""
+        """Options that a single run depends on, as far as given."""
         given = {"settings": self.settings, "engine": self.engine, "allow": self.allow}
         return {name: value for name, value in given.items() if value}
 
@@ -44,11 +44,13 @@ class Subject:
     """A component under check.
 
     Attributes:
-        component: It.
+        component: The component.
         loaded: Settings that choose it.
-        reference: What finds it: "kind:name", or "module:NAME" of one that is not installed.
+        reference: Reference that finds it: "kind:name", or "module:NAME" of one that is not
+            installed.
         options: As given.
-        clearing: What checks share, and what clears it away. They can be run again after that.
+        clearing: Resources that checks share, and their release. Checks can be run again after
+            that.
     """
 
     component: Component

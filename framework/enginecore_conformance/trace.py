@@ -19,7 +19,7 @@ class Move:
     """One call of a method of a run.
 
     Attributes:
-        method: Its name.
+        method: Name of the method.
         args: Positional arguments.
         kwargs: Keyword arguments.
     """
@@ -47,7 +47,7 @@ class Trace:
 
     @property
     def size(self) -> int:
-        """What a smaller trace has less of."""
+        """Size of a trace: smaller ones have less of it."""
         return len(str(self.conditions)) + sum(40 + len(str(move)) for move in self.moves)
 
     def as_test(self, run: type, name: str, reference: str, options: Mapping[str, Any]) -> str:
@@ -56,7 +56,7 @@ class Trace:
         Args:
             run: Class of the run.
             name: Of the rule that it is about.
-            reference: What finds the component.
+            reference: Reference that finds the component.
             options: Further keyword arguments of the run, such as the component's own settings.
         """
         arguments = {**options, **self.conditions}

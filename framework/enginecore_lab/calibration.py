@@ -113,7 +113,9 @@ def design(info: EngineInfo, random: Random) -> Iterator[Wave]:
 
 
 def samples_of(steps: Sequence[RecordedStep]) -> list[StepSample]:
-    """What each step took: from its submission, or from the end of the one before it, if that was later."""
+    """Seconds of each step: from its submission, or from the end of the one before it, if that was
+    later.
+    """
     samples = []
     free_from = 0.0
     for step in steps:

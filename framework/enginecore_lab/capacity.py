@@ -38,10 +38,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """What one arm can take.
+    """Capacity of one arm.
 
     Attributes:
-        arm: Its name.
+        arm: Name of the arm.
         rate: Requests per second: at this rate enough were good, at a slightly higher one not.
         attainment: At this rate.
         points: All that was tried, by rate.
@@ -105,7 +105,7 @@ def search(
 
     Args:
         attainment: At a factor.
-        target: What is good enough.
+        target: Target that a good rate reaches.
         tolerance: As for `find_capacity`.
         on_point: Called after each try with about how many are left.
 

@@ -34,7 +34,7 @@ class ComponentChoice(Generic[Built]):
 
     Attributes:
         component: The component.
-        settings: Its settings.
+        settings: Settings of the component.
         interface: The class that it must be built as.
     """
 

@@ -20,7 +20,7 @@ def compare(
     """Run an experiment, measure its runs, judge the measurements and sum them up.
 
     Args:
-        experiment: What `load_experiment` read.
+        experiment: An experiment of `load_experiment`.
         progress: Called after every run.
         runner: Runs one arm on one workload.
         jobs: Processes that share the replicates; on a real clock always one, since runs would disturb each other.

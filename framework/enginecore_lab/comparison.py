@@ -22,9 +22,9 @@ class MetricComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one arm against the baseline, over all replicates.
 
     Attributes:
-        metric: Its name, e.g. "ttft_p50".
+        metric: Name of the metric, e.g. "ttft_p50".
         unit: E.g. "s"; "" for shares and counts.
-        direction: Which way is better.
+        direction: Whether higher or lower is better.
         baseline: The baseline's value per replicate.
         candidate: The candidate's value per replicate, paired with it.
         difference: Estimate of candidate - baseline, in the metric's unit.
@@ -62,12 +62,12 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What one arm is, and its metrics per replicate.
+    """One arm, and its metrics per replicate.
 
     Attributes:
         name: As in the experiment.
         settings: Complete, as plain values.
-        info: What was in force: `EngineInfo` as plain values.
+        info: Facts and limits in force: `EngineInfo` as plain values.
         metrics: Values per replicate, by metric.
         saturated: In how many replicates the queue only grew.
     """
@@ -92,7 +92,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         arms: The baseline first.
         comparisons: Each other arm against the baseline.
         noise_floor: Half width of the A/A interval of the primary metric; exactly 0 in virtual time.
-        warnings: What a reader must know before believing it.
+        warnings: Facts that a reader must know before believing it.
         experiment: The experiment file as read, as plain values.
         workload_hashes: SHA-256 of each replicate's workload.
         versions: Of Python, packages and plugins.

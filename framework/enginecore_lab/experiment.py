@@ -40,7 +40,7 @@ class ArmSettings(Table):
 
     Attributes:
         name: For people.
-        settings: What it says over `[engine]`.
+        settings: Settings that the arm sets over `[engine]`.
     """
 
     name: str = Field(min_length=1)
@@ -74,7 +74,7 @@ class PrimarySettings(Table):
 
 
 class SecondarySettings(Table):
-    """What is looked at beside it.
+    """Metrics that are compared beside the primary one.
 
     Attributes:
         metrics: The metrics, by their names. The default are those that most questions are about.
@@ -86,7 +86,7 @@ class SecondarySettings(Table):
 
 
 class SloSettings(Table):
-    """What a request must meet to be good, in seconds; a request's own terms go before these.
+    """Limits that a good request meets, in seconds; a request's own terms go before these.
 
     Attributes:
         ttft: To its first token.
@@ -124,15 +124,16 @@ class Experiment(Table):
 
     Attributes:
         name: For people. Unset: its file's.
-        workload: What is asked of every arm.
+        workload: Workload of every arm.
         arms: The first is the baseline.
         primary: The metric that decides.
-        secondary: What is looked at beside it.
+        secondary: Metrics that are compared beside the primary one.
         engine: Settings of every arm, as in an engine's configuration file. The environment is not read.
-        slo: What a good request is.
-        window: Which requests count.
+        slo: Limits that a good request meets.
+        window: Choice of the requests that count.
         seed: Of the workload, of the order of runs, of resampling, and, if no arm says otherwise, of the engines.
-        across: What is taken of the replicates: their mean; or their median, if single ones may be anything.
+        across: Summary of the replicates: their mean; or their median, if single ones may be
+            anything.
         replicates: How many pairs; 1: one workload without chance, of which the difference is exact.
         clock: "virtual": simulated, as by the executor `simulated`. "real": for executors that compute.
         reveal_lengths: Policies may know how long outputs will be.

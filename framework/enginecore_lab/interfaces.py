@@ -86,7 +86,8 @@ Alone = Callable[[WorkloadRequest], float]
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """What a request must meet to be good, in seconds; None: no limit. A request's own terms go before these.
+    """Limits that a good request meets, in seconds; None: no limit. A request's own terms go before
+    these.
 
     Attributes:
         ttft: To its first token.
@@ -201,7 +202,7 @@ class MeasuredRun(Protocol):
         slo: The experiment's terms; `slo.of(request)` gives those of one request.
         alone: Gives the seconds that a request takes alone; None unless the metric says `needs_alone`.
         makespan: Seconds from the start of the workload to the end of its last request.
-        info: What was in force in the engine.
+        info: Facts and limits of the engine.
     """
 
     @property
@@ -225,7 +226,7 @@ class Metric(ABC):
 
     Attributes:
         unit: "s", "1/s", or "" for shares and counts.
-        direction: Which way is better.
+        direction: Whether higher or lower is better.
         is_of_run: Whether it is of the whole run, whatever the window.
         needs_alone: Whether it needs the time that each request takes alone, which costs a run more.
     """

@@ -48,15 +48,15 @@ class MetricFacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """By what verdicts are reached.
+    """Rules of verdicts.
 
     Attributes:
         primary: The metric that decides.
-        primary_margin: Of it.
-        secondary_margin: Of all others.
-        level: Of all intervals.
-        seed: Of resampling.
-        across: What is taken of the replicates.
+        primary_margin: Margin of the primary metric.
+        secondary_margin: Margin of all other metrics.
+        level: Level of all intervals.
+        seed: Seed of resampling.
+        across: Summary of the replicates.
         noise: Half width of each metric's A/A interval: what differs by less is not better or worse.
     """
 

@@ -84,8 +84,8 @@ def measure(
     Args:
         run: A finished run.
         metrics: Metrics to compute, where the run has them.
-        slo: What a good request is.
-        window: Which requests count.
+        slo: Limits that a good request meets.
+        window: Choice of the requests that count.
         alone: Seconds that a request takes with an engine to itself; None: no metric needs it.
         in_windows: Also measure consecutive windows of the workload.
     """

@@ -74,7 +74,7 @@ def predict(workload: Workload, settings: Mapping[str, Any], costs: Path) -> tup
     """Run the workload for real, then on a simulated executor of these costs.
 
     Args:
-        workload: What is asked.
+        workload: The workload of both engines.
         settings: Of the real engine, all that count.
         costs: As `enginecore calibrate` writes them.
     """

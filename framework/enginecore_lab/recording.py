@@ -17,7 +17,7 @@ class RecordedStep:
 
     Attributes:
         plan: As submitted.
-        features: What it held.
+        features: Features of the step.
         submitted: Seconds on the engine's clock.
         ended: The same; None while it runs.
     """
@@ -118,7 +118,7 @@ def replayable_seconds(steps: Sequence[RecordedStep], woken: Mapping[int, float]
     during the host work between them come in time; before a wait it lasts to its end.
 
     Args:
-        steps: All of them, in order, each ended.
+        steps: All steps, in order, each ended.
         woken: Of each step before which the engine had nothing to do: its index, and when a request came.
     """
     seconds = []

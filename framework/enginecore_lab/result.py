@@ -26,7 +26,7 @@ REPEAT = "enginecore ab result.json"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What `compare` gives.
+    """Outcome of `compare`.
 
     Attributes:
         comparison: The verdict and all its figures.
@@ -60,7 +60,7 @@ def to_json(found: Any) -> str:
 
 
 def read_result(path: Path) -> Comparison:
-    """What was written with `to_json`.
+    """Read a result that `to_json` wrote.
 
     Raises:
         ConfigurationError: it cannot be read, or is something else.

@@ -11,7 +11,7 @@ from enginecore_lab.workload import Workload, WorkloadRequest
 
 @dataclass(slots=True)
 class RequestRun:
-    """What became of one request. Times are seconds from the start of the workload.
+    """Record of one request. Times are seconds from the start of the workload.
 
     Attributes:
         request: As in the workload.
@@ -20,7 +20,7 @@ class RequestRun:
         token_times: When each output token was emitted, in order.
         ended: When it ended; None: it has not.
         finish_reason: Why it ended; None: it has not.
-        error: What the engine said, where the reason is ERROR.
+        error: Message of the engine, where the reason is ERROR.
         num_cached_tokens: Prompt tokens found in the prefix cache.
         num_preemptions: How often it lost its blocks.
         pieces: (step, tokens) of every step that computed more than a decode for it, recomputation included.
@@ -77,13 +77,13 @@ class Run:
     """One arm's run of one workload, to the end.
 
     Attributes:
-        workload: What was asked.
-        info: What was in force.
+        workload: The workload.
+        info: Facts and limits in force.
         settings: The arm's complete settings, as plain values.
         requests: In the workload's order.
         steps: In order.
         virtual: Whether time was simulated.
-        wall_seconds: What the run took of real time.
+        wall_seconds: Real time of the run.
     """
 
     workload: Workload

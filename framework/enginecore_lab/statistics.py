@@ -41,7 +41,7 @@ class Margin:
 
     Attributes:
         size: A share of the baseline's mean, or in the metric's own unit.
-        is_relative: Which of the two.
+        is_relative: Whether `size` is a share of the mean.
     """
 
     size: float
@@ -54,11 +54,11 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From baseline to candidate.
+    """A change from baseline to candidate.
 
     Attributes:
         estimate: In the metric's unit, or as a share of the baseline.
-        interval: Of it.
+        interval: Confidence interval of the estimate.
     """
 
     estimate: float
@@ -67,7 +67,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an interval says against a margin.
+    """Verdict of an interval against a margin.
 
     Attributes:
         name: In a word.
@@ -189,7 +189,7 @@ def judge(interval: Interval, direction: Direction, margin: float) -> Verdict:
 
     Args:
         interval: Of candidate - baseline.
-        direction: Which way is better.
+        direction: Whether higher or lower is better.
         margin: Differences up to this do not matter; 0: every difference does.
     """
     low, high = interval.low, interval.high

@@ -29,7 +29,7 @@ def summarize(experiment: Experiment, trial: TrialRecord, judgements: Judgements
 
     Args:
         experiment: The experiment that was run.
-        trial: Its measurements.
+        trial: Measurements of the experiment.
         judgements: The verdicts on them.
         command: The command that repeats it.
     """

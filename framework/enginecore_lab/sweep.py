@@ -20,7 +20,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One arm at one rate.
 
     Attributes:
-        arm: Its name.
+        arm: Name of the arm.
         factor: Times the workload's own rate.
         rate: Requests offered per second, averaged over replicates.
         metrics: Values per replicate, by metric; of those replicates that have one.
@@ -46,7 +46,8 @@ def run_sweep(
     """Every arm at every rate, by arm and then by rate, with the same requests everywhere.
 
     Args:
-        experiment: Its workload's times are stretched; any number of replicates will do, for nothing is judged.
+        experiment: The experiment whose workload is stretched in time; any number of replicates
+            will do, for nothing is judged.
         factors: Times the workload's own rate.
         jobs: Runs at the same time; on a real clock one, for they would disturb each other.
         pool: Where they run.

@@ -46,7 +46,7 @@ def run_trial(
     workload, each time a fresh engine; on a real clock in random order.
 
     Args:
-        experiment: What `load_experiment` read.
+        experiment: An experiment of `load_experiment`.
         runner: Runs one arm on one workload.
         jobs: Processes that share the replicates; on a real clock always one, since runs would disturb each other.
         progress: Called after every run.

@@ -17,12 +17,13 @@ class WorkloadRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             0: it comes `delay` seconds after that one ended.
         num_prompt_tokens: Length of its prompt, at least 1.
         num_output_tokens: Tokens that it gets, at least 1.
-        hash_ids: What the blocks of its prompt hold, first block first, as the workload's `block_size` cuts it: equal
-            ids at equal places after equal prefixes are equal tokens. The last one may be partly filled. Tokens of the
-            prompt behind them are like no other's; with no ids at all, the whole prompt. Where there are more than the
-            prompt has blocks, they say what its output holds too, which a simulated cache can keep then.
+        hash_ids: Contents of the prompt's blocks, first block first, as the workload's `block_size`
+            cuts it: equal ids at equal places after equal prefixes are equal tokens. The last one
+            may be partly filled. Tokens of the prompt behind them are like no other's; with no ids
+            at all, the whole prompt. Where there are more than the prompt has blocks, they say what
+            its output holds too, which a simulated cache can keep then.
         session: The conversation that it belongs to.
-        turn: Its place there, from 0.
+        turn: Index of the turn in its session, from 0.
         after: Id of the request that it waits for; None: it comes at `arrival`.
         delay: Think time: seconds from the end of `after`.
         tenant: Whom it is for.

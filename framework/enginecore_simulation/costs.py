@@ -53,7 +53,7 @@ class StepCosts:
                 raise ConfigurationError(f"{each.name} of a step's costs must be finite and at least 0, got {value}")
 
     def seconds(self, features: StepFeatures) -> float:
-        """What the step takes; nothing, if it computes nothing."""
+        """Seconds of the step; 0 if it computes nothing."""
         n, _, requests, decode_context, prefill_attention = features
         if not n:
             return 0.0
@@ -88,7 +88,7 @@ class CostModel:
         return cls(costs, costs)
 
     def seconds(self, features: StepFeatures) -> float:
-        """What the step takes."""
+        """Seconds of the step."""
         return (self.decode if features.is_pure_decode else self.mixed).seconds(features)
 
     def overridden(self, values: dict[str, float]) -> "CostModel":

@@ -17,7 +17,7 @@ class Deployment:
         shape: The model.
         tensor_parallel_size: Cards that share every layer.
         pipeline_parallel_size: Stages of layers, each on cards of its own.
-        efficiency: What is reached of the data sheet.
+        efficiency: Shares of the data sheet that are reached.
 
     Raises:
         ConfigurationError: heads or layers cannot be shared out so.
@@ -93,6 +93,6 @@ class Deployment:
 
     @property
     def _ring_bytes(self) -> float:
-        """What each card sends of one token in one all-reduce around a ring."""
+        """Bytes that each card sends of one token in one all-reduce around a ring."""
         tp = self.tensor_parallel_size
         return 2 * (tp - 1) / tp * self.shape.hidden_size * self.shape.dtype_bytes

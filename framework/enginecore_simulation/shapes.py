@@ -54,7 +54,7 @@ class ModelShape:
 
     @property
     def num_active_parameters(self) -> int:
-        """Those that one token goes through, the embedding counted whole."""
+        """Parameters that one token goes through, the embedding counted whole."""
         return self._parameters(self.active_experts)
 
     @property

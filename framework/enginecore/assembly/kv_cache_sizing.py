@@ -17,7 +17,7 @@ def readable(size: int) -> str:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the user allows.
+    """Limits that the user sets.
 
     Attributes:
         memory: Bytes (int), or a fraction of the free memory (float in (0, 1]).
@@ -49,7 +49,7 @@ def size_kv_cache(specs: Mapping[str, KVCacheSpec], available: int, budget: Budg
     Args:
         specs: One per layer.
         available: Bytes that are free for the KV cache.
-        budget: What the user allows.
+        budget: Limits that the user sets.
 
     Raises:
         ConfigurationError: there are no layers to cache, their block sizes differ, or not even one

@@ -33,7 +33,7 @@ def measure_executor(executor: Executor, name: str) -> Measured:
     """Ask an executor for its model, its KV cache and its free memory.
 
     Args:
-        executor: Its weights are loaded, its KV cache is not allocated.
+        executor: An executor with weights loaded and no KV cache allocated yet.
         name: Name of the component, for errors.
 
     Raises:

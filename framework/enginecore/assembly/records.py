@@ -10,7 +10,7 @@ def fill(record: type[T], *sources: object, **values: Any) -> T:
     """Make a record: a frozen dataclass or a message.
 
     Args:
-        record: Its class.
+        record: Class of the record.
         sources: Objects with attributes of the same names as its fields; the first that has one
             counts.
         values: Fields that no source has, or that differ from it.

@@ -132,7 +132,7 @@ def _talk(conversation: Conversation, about: str) -> None:
 
 
 def _next_question() -> str | None:
-    """What is typed next; None at the end."""
+    """The next line of input; None at the end."""
     try:
         return input("you> ").strip()
     except (EOFError, KeyboardInterrupt):

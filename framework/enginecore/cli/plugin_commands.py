@@ -18,7 +18,7 @@ class PluginCommands:
 
     @classmethod
     def discover(cls) -> "PluginCommands":
-        """Those of the plugins that the environment lets in.
+        """Discover the commands of the plugins that the environment allows.
 
         Raises:
             ConfigurationError: a variable of the environment is wrong.

@@ -110,7 +110,7 @@ class AsyncRoutedClient(AsyncEngineCoreClient):
                 self._readers[index] = asyncio.create_task(reading, name=f"enginecore-read-{index}")
 
     def _outputs_of(self, index: int, reader: "asyncio.Task[EngineCoreOutputs]") -> EngineCoreOutputs:
-        """What it gave; if it has failed, the ends of its requests."""
+        """The outputs of an engine core; if it has failed, the ends of its requests."""
         try:
             return self._table.settle(index, reader.result())
         except EngineDeadError as error:

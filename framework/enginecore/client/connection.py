@@ -44,8 +44,8 @@ class Connection:
     """Sends and receives messages, counts requests, and detects the end of the engine core.
 
     Attributes:
-        info: What is in force in the engine core.
-        client_index: Which of its front ends this is.
+        info: Facts and limits of the engine core.
+        client_index: Index of this front end among those of the engine core.
         process: Of the engine core, for the front end that started it.
         is_idle: Whether nothing is left of all requests that were sent.
     """

@@ -98,7 +98,7 @@ class RoutedClient(EngineCoreClient):
             return error
 
     def _take_from(self, index: int) -> EngineCoreOutputs | None:
-        """What an engine core has; if it has failed, the ends of its requests."""
+        """The outputs of an engine core; if it has failed, the ends of its requests."""
         try:
             outputs = self._clients[index].take_output()
         except EngineDeadError as error:

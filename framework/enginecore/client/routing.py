@@ -1,4 +1,4 @@
-"""What both routed clients share: which engine core has which request, and how answers of several
+"""Routes of requests: which engine core has which request, and how answers of several
 become one.
 """
 
@@ -132,7 +132,7 @@ def _failed(index: int, error: EngineDeadError) -> str:
 
 
 def common_info(infos: Sequence[EngineInfo]) -> EngineInfo:
-    """What is in force for all engine cores: the first one's, with the smallest limit of a
+    """Facts in force for all engine cores: the first one's, with the smallest limit of a
     request's length.
 
     Raises:

@@ -35,7 +35,7 @@ class SentStep:
     """A step in flight.
 
     Attributes:
-        plan: Its plan.
+        plan: The plan of the step.
         pieces: Requests with tokens in it, and how many.
         sampled: Those whose token comes back.
     """

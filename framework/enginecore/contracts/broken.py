@@ -1,4 +1,4 @@
-"""What is raised when a component breaks its contract."""
+"""BrokenRule: the error for a component that breaks its contract."""
 
 from enginecore.errors import InvariantError
 
@@ -9,7 +9,7 @@ class BrokenRule(InvariantError):
     Attributes:
         kind: Of the component.
         rule: Name of the rule; the conformance kit has a check of this name.
-        seen: What happened.
+        seen: The event that breaks the rule, in words.
     """
 
     def __init__(self, kind: str, rule: str, seen: str) -> None:

@@ -58,7 +58,7 @@ class OpenRequests:
         """Check outputs that the scheduler gave.
 
         Args:
-            outputs: What it gave.
+            outputs: Outputs of the step.
             sampled: Tokens that the step gave to requests that are live.
             output: Of that step.
 

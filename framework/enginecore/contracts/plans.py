@@ -13,7 +13,7 @@ from enginecore.plugin import SchedulerContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLimits:
-    """What no plan may exceed.
+    """Limits that no plan may exceed.
 
     Attributes:
         max_num_seqs: Requests that hold blocks, and requests in a step.
@@ -46,9 +46,9 @@ class KnownRequest:
     """A request that workers know, from the plan that names it as new to the one that names it as gone.
 
     Attributes:
-        request_id: Its id.
-        blocks: Its block table as told, per KV cache group.
-        num_scheduled: Its tokens that are computed or scheduled.
+        request_id: Id of the request.
+        blocks: Block table as workers got it, per KV cache group.
+        num_scheduled: Tokens that are computed or scheduled.
     """
 
     request_id: str
@@ -68,11 +68,11 @@ class PlanJudge(Generic[K]):
     """Reads plans as a worker does, and knows nothing else. Subclasses add what they know besides.
 
     Args:
-        limits: What no plan may exceed.
+        limits: Limits that no plan may exceed.
         make: Makes the entry of a request that is new in a plan.
 
     Attributes:
-        known: What workers know, by request id.
+        known: Requests that workers know, by id.
     """
 
     def __init__(self, limits: PlanLimits, make: Callable[[SchedulerOutput, NewRequestData], K]) -> None:

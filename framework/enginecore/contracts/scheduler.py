@@ -28,7 +28,7 @@ class WatchedScheduler(Scheduler):
 
     Args:
         make: Makes the scheduler.
-        context: Its context.
+        context: The context that it was built with.
     """
 
     def __init__(self, make: Callable[[SchedulerContext], Scheduler], context: SchedulerContext) -> None:
@@ -157,7 +157,7 @@ class WatchedScheduler(Scheduler):
                 _broken(
                     "faults_stay_with_their_request",
                     f"step {output.step} gave {output.errors.get(request_id, tokens.get(row))} for {request_id!r}, and "
-                    f"its client is told {told}; right is an end by ERROR",
+                    f"its client gets {told}; right is an end by ERROR",
                 )
         elif row in tokens and not told:
             _broken(
@@ -177,7 +177,7 @@ class WatchedScheduler(Scheduler):
             )
 
     def _check_counts(self) -> None:
-        """What the scheduler says of all its requests, while no output is due."""
+        """Check the scheduler's counts of requests, while no output is due."""
         live = self._unfinished()
         if list(live) != list(self._open.live):
             _broken(

@@ -17,7 +17,7 @@ def checked_params(
     Args:
         request: The request as it arrived.
         info: The limits in force.
-        capabilities: What the executor declares.
+        capabilities: Capabilities of the executor.
         has_content: False: only the number of its token ids counts, and their values are not looked
             at.
 

@@ -11,7 +11,7 @@ class BatchInFlight:
     """A step in flight.
 
     Attributes:
-        scheduled: Its plan.
+        scheduled: Plan of the step.
         running: The executor's answer to it: of the forward pass, or of its sampling.
         is_sampled: Whether the executor was asked to sample it.
     """
@@ -24,7 +24,7 @@ class BatchInFlight:
         self.is_sampled = False
 
     def sample(self, running: "Future[ModelRunnerOutput]") -> None:
-        """Its sampling runs now."""
+        """Record that the sampling of the step runs now."""
         self.running = running  # type: ignore[assignment]  # a future is read only
         self.is_sampled = True
 

@@ -55,7 +55,7 @@ class EngineCore:
         """Accept a request. What the scheduler refuses ends by an output with reason ERROR.
 
         Args:
-            request: What was asked.
+            request: The request.
             block_hashes: What its full blocks hold, in place of its token ids, where tokens have no content
                 (`model_free`); the engine core's own from here on. Equal hashes must mean equal prefixes, salt and
                 adapter included. Blocks behind the last one share nothing. Only in process: no message has room for
@@ -199,7 +199,7 @@ class EngineCore:
 
         Raises:
             InvalidRequestError: no such utility, or wrong arguments.
-            UtilityError: it failed, at no cost to anybody else; says how.
+            UtilityError: the call failed, and the engine core goes on; says how.
             EngineDeadError: the engine has failed.
         """
         self._liveness.check()

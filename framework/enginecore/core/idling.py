@@ -1,4 +1,4 @@
-"""What the engine core does while nothing can run: it waits for the scheduler, or fails for want of progress."""
+"""Idling while nothing can run: the core waits for the scheduler, or fails for want of progress."""
 
 from enginecore.clock import Clock
 from enginecore.errors import InvariantError

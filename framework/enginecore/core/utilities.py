@@ -92,7 +92,7 @@ _FORMS: Mapping[str, _Form] = {
 
 
 def utility_result_type(name: str) -> Any:
-    """What a utility is declared to return; a value that came as plain data is converted to it.
+    """The return type that a utility declares; a value that came as plain data is converted to it.
 
     Raises:
         InvalidRequestError: there is no such utility.

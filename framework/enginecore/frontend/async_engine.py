@@ -102,7 +102,7 @@ class AsyncEngine:
         """Use a client that is there already.
 
         Args:
-            client: This object's own from now on.
+            client: A client, which this object owns from now on.
             get_tokenizer: Called at most once, by the first request that needs text, maybe in a
                 thread.
             clock: Times requests; None: wall time.
@@ -126,7 +126,7 @@ class AsyncEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """What is in force in the engine core."""
+        """Facts and limits of the engine core."""
         return self._client.info
 
     @property

@@ -35,7 +35,7 @@ Message = Mapping[str, Any]
 
 
 class CommonFields(TypedDict, total=False):
-    """What requests may say beside prompt, sampling parameters and priority, alike for a whole
+    """Fields of requests beside prompt, sampling parameters and priority, alike for a whole
     batch of them.
     """
 
@@ -49,7 +49,7 @@ class CommonFields(TypedDict, total=False):
 
 
 class RequestFields(CommonFields, total=False):
-    """What a request may say beside prompt and sampling parameters. See `EngineCoreRequest` for
+    """Fields of a request beside prompt and sampling parameters. See `EngineCoreRequest` for
     what each does.
     """
 

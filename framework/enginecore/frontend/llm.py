@@ -93,7 +93,7 @@ class LLM:
 
     @property
     def info(self) -> EngineInfo:
-        """What is in force in the engine core."""
+        """Facts and limits of the engine core."""
         return self.llm_engine.info
 
     def get_tokenizer(self) -> Tokenizer:

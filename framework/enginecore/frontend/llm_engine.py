@@ -62,7 +62,7 @@ class LLMEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """What is in force in the engine core."""
+        """Facts and limits of the engine core."""
         return self._client.info
 
     def get_tokenizer(self) -> Tokenizer:

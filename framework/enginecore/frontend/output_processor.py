@@ -15,7 +15,7 @@ from enginecore.messages import EngineCoreOutput, EngineInfo, FinishReason
 
 
 class Processed(NamedTuple):
-    """What outputs of the engine core, or an abort, changed.
+    """Changes that outputs of the engine core, or an abort, made.
 
     Attributes:
         states: Requests that have news for their users: `make_output` is due. Those that have ended

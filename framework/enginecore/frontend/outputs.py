@@ -1,11 +1,11 @@
-"""What users get. Names and fields follow vLLM's, so that scripts move over."""
+"""Outputs for users. Names and fields follow vLLM's, so that scripts move over."""
 
 import enum
 from dataclasses import dataclass
 
 
 class RequestOutputKind(enum.Enum):
-    """What the outputs of one request hold."""
+    """Contents of the outputs of one request."""
 
     CUMULATIVE = 0
     """Each output holds everything so far."""
@@ -22,7 +22,7 @@ class Logprob:
     Attributes:
         logprob: Natural logarithm of its probability.
         rank: 1 is the likeliest token.
-        decoded_token: Its text on its own; None if the request does without text.
+        decoded_token: Text of the token on its own; None if the request does without text.
     """
 
     logprob: float
@@ -40,7 +40,7 @@ class CompletionOutput:
     completion, `token_ids` end with the token that completed it and `text` ends before it.
 
     Attributes:
-        index: Which of the prompt's completions.
+        index: Index among the prompt's completions.
         text: Without the stop string or stop token, unless `include_stop_str_in_output` is set.
         token_ids: The stop token included.
         cumulative_logprob: Sum over all sampled tokens so far; None unless `logprobs` were asked
@@ -109,13 +109,13 @@ class RequestOutput:
 
     Attributes:
         request_id: As given to `add_request`.
-        prompt: Its text, if it was given as text.
-        prompt_token_ids: Its tokens.
+        prompt: Text of the prompt, if it was given as text.
+        prompt_token_ids: Tokens of the prompt.
         outputs: One completion.
         finished: Whether this is the last output.
         num_cached_tokens: Prompt tokens that were found in the prefix cache.
-        metrics: Its times.
-        error: What went wrong, where the finish reason is "error".
+        metrics: Times of the request.
+        error: Message of the error, where the finish reason is "error".
     """
 
     request_id: str

@@ -20,7 +20,7 @@ class RequestState:
     Attributes:
         request_id: As the user knows it.
         core_id: As the engine core knows it.
-        kind: What its outputs hold.
+        kind: Contents of the outputs.
         finish_reason: Set once it is over.
     """
 

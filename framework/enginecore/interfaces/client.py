@@ -13,7 +13,7 @@ class EngineCoreClient(ABC):
     @property
     @abstractmethod
     def info(self) -> EngineInfo:
-        """What is in force in the engine core."""
+        """Facts and limits of the engine core."""
 
     @property
     @abstractmethod
@@ -85,7 +85,7 @@ class AsyncEngineCoreClient(ABC):
     @property
     @abstractmethod
     def info(self) -> EngineInfo:
-        """What is in force in the engine core."""
+        """Facts and limits of the engine core."""
 
     @property
     @abstractmethod

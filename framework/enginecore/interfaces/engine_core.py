@@ -11,7 +11,7 @@ class EngineCoreApi(Protocol):
 
     @property
     def info(self) -> EngineInfo:
-        """What is in force."""
+        """Facts and limits of the engine core."""
         ...
 
     @property

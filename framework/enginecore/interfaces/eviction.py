@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class CachedContent(Protocol):
-    """What one block of the prefix cache holds, as an eviction order sees it. Read-only.
+    """Content of one block of the prefix cache, as an eviction order sees it. Read-only.
 
     Content outlives the block that holds it: of several blocks with the same content, another may
     take over.

@@ -56,7 +56,7 @@ class KVCacheConfig:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorCapabilities:
-    """What the engine may ask of an executor. Read once it is built: it may depend on settings.
+    """Features of an executor. Read once it is built, as they may depend on settings.
 
     Attributes:
         max_concurrent_batches: Batches in flight at most; above 1 the engine uses its batch queue.
@@ -87,7 +87,7 @@ class ExecutorCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What the engine must know of the model.
+    """Facts about the model that the engine needs.
 
     Attributes:
         name: As the user named it.
@@ -172,7 +172,7 @@ class Executor(ABC):
 
         Args:
             step: Of the plan.
-            grammar: Which tokens are allowed, for the requests that it names; others are free.
+            grammar: Allowed tokens of the requests that it names; others are free.
                 None: all are free.
 
         Returns:
@@ -200,7 +200,7 @@ class Executor(ABC):
         """Foreseen (LoRA): load an adapter, which requests may name from now on. Default: refused.
 
         Args:
-            name: What requests call it; one that is loaded already is replaced.
+            name: Name of the adapter in requests; one that is loaded already is replaced.
             path: Folder with its files, or an id on the hub.
 
         Raises:

@@ -41,7 +41,7 @@ class RequestRecord(msgspec.Struct, frozen=True):
         num_output_tokens: Tokens sampled and accepted.
         num_cached_tokens: Prompt tokens found in the prefix cache at the first admission.
         num_preemptions: How often the request was preempted.
-        error: What went wrong, with reason ERROR.
+        error: Message of the error, with reason ERROR.
     """
 
     request_id: str

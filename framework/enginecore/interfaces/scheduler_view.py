@@ -82,7 +82,7 @@ class RequestView(Protocol):
 
     @property
     def rank(self) -> Rank:
-        """What the policy's `rank` last returned for this request."""
+        """The rank that the policy's `rank` last returned for this request."""
         ...
 
     @property

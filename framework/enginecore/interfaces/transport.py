@@ -25,7 +25,7 @@ class ServerChannel(ABC):
     @property
     @abstractmethod
     def address(self) -> Mapping[str, Any]:
-        """What `Transport.open` needs, as plain JSON-able data. Fixed once listening."""
+        """Address for `Transport.open`, as plain JSON-able data. Fixed once listening."""
 
     @abstractmethod
     def fileno(self) -> int:

@@ -142,7 +142,7 @@ class BlockPool:
 
         Args:
             blocks: In order of position, from the first of a prefix on.
-            keys: Theirs.
+            keys: Key of each block's content, in the same order.
             start: How many of them are published already.
             end: How many are to be.
 

@@ -52,7 +52,7 @@ class FrontEnd:
 
     Attributes:
         peer: The transport's name of its connection.
-        index: Its client index.
+        index: Client index of the front end.
         owns: Whether it started the engine core.
         num_added: Requests that it has sent.
         num_told: How many of them it knows to have ended.

@@ -76,7 +76,7 @@ class Activity:
 
     Attributes:
         stepping: Whether a step runs.
-        stats: What was counted.
+        stats: Counters since the last report.
     """
 
     stepping: bool = False
@@ -90,7 +90,7 @@ class Queues:
     Attributes:
         inbox: To the busy loop.
         outbox: From the busy loop; None ends the output thread.
-        activity: What the threads have counted.
+        activity: Counters of the threads.
     """
 
     inbox: "SimpleQueue[Event]" = field(default_factory=SimpleQueue)

@@ -57,7 +57,7 @@ def check_part_of(kind: KindSpec, kinds: Mapping[str, KindSpec]) -> None:
 
 
 def find_rivals(kind: KindSpec, others: Iterable[KindSpec]) -> str:
-    """What other rows claim as well, as the beginning of a sentence; empty if nothing is."""
+    """Claims that other rows share, as the beginning of a sentence; empty if there are none."""
     for other in others:
         if other.name == kind.name:
             return f"kind {kind.name!r} is declared"

@@ -49,8 +49,8 @@ def missing_members(cls: type, interface: type) -> str | None:
 
 
 def missing_members_in(error: TypeError, interface: type) -> str:
-    """What an abstract class lacks whose construction failed with `error`; empty if it failed for
-    another reason.
+    """Members that an abstract class lacks, by the `error` of its construction; empty if it failed
+    for another reason.
     """
     if "abstract class" not in str(error):
         return ""
@@ -94,7 +94,7 @@ def _problem(cls: type, name: str, wanted: Any, found: Any) -> str | None:
 
 
 def _odd_flavour(found: Any, wanted: Any) -> str | None:
-    """What kind of function `found` is, if calling it does not give what `wanted` gives."""
+    """The kind of function that `found` is, if calling it does not give what `wanted` gives."""
     for flavour, holds in _FLAVOURS.items():
         if holds(found) and not holds(wanted) and not _returns(wanted, _ITERATORS.get(flavour, ())):
             return flavour

@@ -21,9 +21,9 @@ class PluginRecord:
     """One plugin that was found. A plugin that is left out keeps its record: it never vanishes.
 
     Attributes:
-        entry_point: Its name in the entry-point group; "components" for components given as
+        entry_point: Name in the entry-point group; "components" for components given as
             objects.
-        module: What the entry point names.
+        module: Module that the entry point names.
         distribution: The installed distribution that declares it; "argument" for components given
             as objects.
         version: Of the distribution.

@@ -82,7 +82,7 @@ class CheckedPolicy:
     allows, with the answer and what would be right.
 
     Attributes:
-        view: What the policy sees of the scheduler.
+        view: The policy's view of the scheduler.
         wake_time: Time on the engine's clock up to which it has put off admissions in this step, or
             None.
     """

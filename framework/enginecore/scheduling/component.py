@@ -38,7 +38,7 @@ def policy_component(
     """A scheduler component that runs this policy.
 
     Args:
-        name: What `scheduler.use` says.
+        name: Value of `scheduler.use` that chooses it.
         policy: The policy class. Its constructor's keyword arguments are its settings.
         summary: One line; the first line of the class's docstring by default.
         settings: Model of its table; by default made from the constructor's annotated arguments.

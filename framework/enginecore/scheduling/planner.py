@@ -1,4 +1,4 @@
-"""The batch of the next step: who runs in it, with how many tokens each."""
+"""The batch of the next step: which requests run in it, with how many tokens each."""
 
 from enginecore.plugin import SchedulerContext
 from enginecore.scheduling.admission import Admission

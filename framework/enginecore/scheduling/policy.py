@@ -33,7 +33,7 @@ class Split(NamedTuple):
         prefill: Most prompt tokens in this step.
         chunk: Most tokens of one prompt in this step.
         admit: Most admissions in this step.
-        first: Which of decodes and prompts take from the budget first.
+        first: Whether decodes or prompts take from the budget first.
         mix: False: no decodes in a step that prefills.
     """
 

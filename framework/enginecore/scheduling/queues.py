@@ -130,7 +130,7 @@ class RunningRequests:
 
     @property
     def decoding(self) -> list[SchedulingState]:
-        """Those in decode, in the order in which they are served. Not to be changed."""
+        """Requests in decode, in the order in which they are served. Not to be changed."""
         if self._num_left:  # one pass, however many have left
             self._decoding = [state for state in self._decoding if state.phase is Phase.DECODE]
             self._num_left = 0

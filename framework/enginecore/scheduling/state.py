@@ -21,7 +21,7 @@ class Phase(enum.IntEnum):
 
 
 class SchedulingState:
-    """What the scheduler knows of a request beside its tokens. Fills `RequestView`.
+    """Scheduling state of a request, beside its tokens. Fills `RequestView`.
 
     What never changes is copied from the request: policies read it in their loops.
 
@@ -31,7 +31,7 @@ class SchedulingState:
         rank: The policy's last answer; changed by `set_rank` alone.
         order: Sort key in every queue: rank, then arrival number. Kept, since a search reads it
             often.
-        lane: Its waiting lane.
+        lane: Waiting lane of the request.
         since: When it began to wait, or was admitted, in seconds on the engine's clock.
         num_blocks: Blocks that it holds; counted by `RequestBlocks` alone.
         num_slots: Tokens that these blocks hold.

@@ -36,7 +36,7 @@ class Loaded:
     """Settings, the registry that they were read with, and where each value came from.
 
     Attributes:
-        settings: All of them.
+        settings: All settings.
         registry: The plugins that `settings.plugins` lets in, and the components given as objects.
         sources: By dotted key: "argument", "environment ENGINECORE_X", "file PATH", "default", or
             what the front end calls a default of its own.
@@ -80,7 +80,7 @@ class Loaded:
 
 
 def restore_settings(plain: Mapping[str, Any]) -> Loaded:
-    """What `Loaded.to_plain` was called on, in this process. Reads neither environment nor files.
+    """Restore settings from `Loaded.to_plain`. Reads neither environment nor files.
 
     Raises:
         PluginError: this process does not have the same plugins.
@@ -159,7 +159,7 @@ def _discover(sources: "_Sources") -> Registry:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What both passes read. Texts wait for the types, which say what they mean."""
+    """Sources that both passes read. Texts wait for the types, which say what they mean."""
 
     arguments: Mapping[str, Any]
     environ: Mapping[str, str]

@@ -17,8 +17,8 @@ class Problem(NamedTuple):
     """One value that is wrong.
 
     Attributes:
-        path: Its key, as it was written: one word per table.
-        sentence: What would be right.
+        path: Key of the setting, as it was written: one word per table.
+        sentence: A sentence that says what would be right.
     """
 
     path: Path

@@ -32,7 +32,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one source says.
+    """Values of one source.
 
     Attributes:
         values: Nested: one dict per table.
@@ -73,7 +73,7 @@ class Layers:
 
     @property
     def values(self) -> Values:
-        """What they say together; tables are merged key by key."""
+        """Values of all layers together; tables are merged key by key."""
         merged: Values = {}
         for layer in reversed(self.ordered):
             merged = overlay(merged, layer.values)

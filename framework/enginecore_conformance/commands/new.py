@@ -60,7 +60,7 @@ def _files_of(templates: Environment, kind: str) -> dict[str, str]:
 
 
 def _words(name: str) -> dict[str, Any]:
-    """What the templates are filled with.
+    """Words that fill the templates.
 
     Raises:
         ConfigurationError: the name cannot be one, or something else has it; says what would do.

@@ -36,11 +36,11 @@ class ExecutorBench(Background):
     """Plans and executes steps.
 
     Attributes:
-        lender: Whose executor it is.
-        executor: Under check, with a KV cache once the first step was submitted.
-        standing: What else is known of it.
+        lender: Lender of the executor.
+        executor: The executor under check, with a KV cache once the first step was submitted.
+        standing: Clock, context and counters of the executor.
         planner: Makes the plans.
-        failures: What its failure callback was told.
+        failures: Failures that its failure callback got.
     """
 
     def __init__(self, lender: Lender, needs: frozenset[str]) -> None:
@@ -95,7 +95,7 @@ class ExecutorBench(Background):
         return self.planner.add(prompt, params, **more)
 
     def alone(self, prompt: Sequence[int], count: int, params: SamplingParams = GREEDY) -> list[int]:
-        """What a request gives that runs alone, its prompt in one piece, in blocks one after
+        """Tokens of a request that runs alone, its prompt in one piece, in blocks one after
         another.
         """
         return self._alone(prompt, count, params).output[:count]
@@ -105,7 +105,7 @@ class ExecutorBench(Background):
         how it ran.
 
         Args:
-            request: Which.
+            request: The request to compare.
             what: How it ran.
             count: So many of its tokens are compared; None: all.
         """
@@ -201,7 +201,7 @@ class ExecutorBench(Background):
         return future.result()
 
     def error_of(self, what: str, call: Callable[[], Any]) -> BaseException:
-        """What a call raises; that it raises nothing is a violation."""
+        """The error that a call raises; a call without one is a violation."""
         try:
             given = call()
         except Violation:

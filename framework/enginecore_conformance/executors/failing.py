@@ -14,7 +14,7 @@ from enginecore_conformance.checks import NotApplicable, Violation, check
 from enginecore_conformance.executors.bench import ExecutorBench
 
 COUNT = 4
-UNKNOWN = "nobody"
+UNKNOWN = "unknown"
 
 
 @check("executor")

@@ -83,7 +83,7 @@ def names_of_blocks_change_nothing(bench: ExecutorBench) -> None:
 
 @check("executor", "content")
 def a_request_writes_to_its_own_slots_only(bench: ExecutorBench) -> None:
-    """What a request computes, in prompts, chunks and decodes, leaves the slots of others as they
+    """A request that computes prompts, chunks and decodes leaves the slots of others as they
     are: those of the blocks before and after its own, the first and the last of the pool, and those
     of requests that pause.
     """

@@ -54,8 +54,8 @@ class ExecutorOptions(Options):
     "float32", the only one in which it can be asked whether company changes no token.
 
     Attributes:
-        virtual: Its clock is a virtual one: for one whose steps end by `clock.call_at` only, after
-            a long time perhaps.
+        virtual: Whether the clock is a virtual one: for one whose steps end by `clock.call_at`
+            only, after a long time perhaps.
         workers: Process ids of its workers; None: the processes that were started while it was
             built.
         patience: As for all; a step of a model takes its time.
@@ -73,14 +73,14 @@ class Standing:
     """An executor that was built, and how far the count of its steps and requests has come.
 
     Attributes:
-        executor: It.
-        clock: Its own.
-        context: What it was told.
+        executor: The executor.
+        clock: Clock of the executor.
+        context: Context that it was built with.
         workers: Process ids of its workers.
-        cache: Its KV cache; None: not initialised yet.
+        cache: KV cache of the executor; None: not initialised yet.
         steps: Numbers of steps.
         request_ids: Names of requests, none twice.
-        alone: What requests gave that ran alone, by prompt and parameters.
+        alone: Tokens of requests that ran alone, by prompt and parameters.
     """
 
     executor: Executor
@@ -94,7 +94,7 @@ class Standing:
 
     @property
     def words(self) -> frozenset[str]:
-        """Those of `WORDS` that hold."""
+        """Words of `WORDS` that hold for this executor."""
         declared = self.executor.capabilities
         words = {
             "batch_queue": declared.max_concurrent_batches > 1,

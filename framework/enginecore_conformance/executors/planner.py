@@ -23,18 +23,18 @@ class Tracked:
     """A request, as the kit's own books have it.
 
     Attributes:
-        request_id: Its name.
+        request_id: Name of the request.
         tokens: Prompt, and what came back.
         num_prompt_tokens: How many of them are the prompt.
         params: How it is sampled.
         blocks: Those that it may have, in order.
-        adapter: What it asks for.
+        adapter: LoRA adapter of the request.
         num_blocks: How many of its blocks the executor knows.
         num_computed: Tokens that were scheduled.
         num_pending: Sampled tokens that have not come back.
         is_known: Whether the executor knows it.
         resumed: Whether it ran before it was preempted.
-        logprobs: What came with its tokens.
+        logprobs: Log-probabilities that came with the tokens.
     """
 
     request_id: str
@@ -52,7 +52,7 @@ class Tracked:
 
     @property
     def output(self) -> list[int]:
-        """Its tokens behind the prompt."""
+        """Tokens behind the prompt."""
         return self.tokens[self.num_prompt_tokens :]
 
     @property
@@ -97,13 +97,13 @@ class ManualPlanner:
         """A request; the executor hears of it when it is scheduled first.
 
         Args:
-            prompt: Its tokens.
+            prompt: Prompt tokens.
             params: How it is sampled.
             blocks: Those that it may have, in order; `SUPPLY` free ones by default.
-            computed: Whose first blocks it shares.
+            computed: Request whose first blocks it shares.
             num_computed: So many of its tokens are in these.
-            request_id: Its name; a new one by default.
-            adapter: What it asks for.
+            request_id: Name of the request; a new one by default.
+            adapter: LoRA adapter of the request.
         """
         shared = computed.blocks[: num_computed // BLOCK_SIZE] if computed else []
         own = self.take(SUPPLY - len(shared)) if blocks is None else self._claim(list(blocks))
@@ -149,7 +149,7 @@ class ManualPlanner:
             self.running.remove(request)
 
     def preempt(self, request: Tracked, blocks: Iterable[int] | None = None) -> None:
-        """It loses its blocks, and has others, should it be scheduled again."""
+        """Take the blocks of a request; it gets others if it is scheduled again."""
         self._preempted.append(request.request_id)
         self._let_go(request)
         request.blocks = self.take(SUPPLY) if blocks is None else self._claim(list(blocks))

@@ -18,8 +18,8 @@ class KVCacheBench:
     """Makes runs of one KV cache manager.
 
     Attributes:
-        subject: What is checked.
-        parts: It, and what it works with.
+        subject: The component under check.
+        parts: The component, and the parts that it works with.
         caches: Whether it declares prefix_caching.
     """
 

@@ -25,7 +25,7 @@ class Published:
 
 
 class CacheModel:
-    """What is written and published, block by block.
+    """Contents that are written and published, block by block.
 
     Args:
         block_size: Tokens per block.
@@ -39,7 +39,7 @@ class CacheModel:
         self._published: dict[Content, Published] = {}
 
     def content(self, request: Request, num_blocks: int) -> Content:
-        """What the last of the request's first blocks holds."""
+        """Content of the last of the request's first blocks."""
         return request.cache_identity, tuple(request.token_ids[: num_blocks * self._block_size])
 
     def hold(self, blocks: list[int], shared: list[int]) -> None:
@@ -57,7 +57,7 @@ class CacheModel:
             self._slots[blocks[number]] = self.content(request, number + 1)
 
     def publish(self, request: Request, blocks: list[int], num_tokens: int) -> None:
-        """Its full blocks among the first tokens were published."""
+        """Record that the full blocks among the request's first tokens were published."""
         if not self._enabled or request.skip_prefix_cache:
             return
         for number in range(num_tokens // self._block_size):

@@ -25,7 +25,7 @@ class KVCacheRun:
 
     Args:
         component: The KV cache manager, as in `check_component`.
-        settings: Its own settings.
+        settings: Settings of the component.
         engine: Further settings of the engine: which order of eviction it works with.
         allow: As `plugins.allow`.
         **conditions: `num_blocks`, `block_size`, `enable_prefix_caching`.
@@ -134,7 +134,7 @@ class KVCacheRun:
         self._model.publish(request, blocks, end)
 
     def decode(self, name: str, *tokens: int) -> None:
-        """It gets tokens; those that it gets slots for are computed."""
+        """Give a request tokens; those that it gets slots for are computed."""
         request = self.requests.get(name)
         if request is None or not self._holds(request):
             return
@@ -147,7 +147,7 @@ class KVCacheRun:
         self.write(name)
 
     def free(self, name: str) -> None:
-        """It gives up its blocks, if it holds any; it may come again."""
+        """Free the blocks of a request, if it holds any; the request may come again."""
         request = self.requests.get(name)
         if request is None:
             return
@@ -159,7 +159,7 @@ class KVCacheRun:
             request.preempt()
 
     def lookup(self, name: str) -> CachedPrefix:
-        """What is cached of it, by both doors."""
+        """Look up the cached prefix of a request, by both members for it."""
         request = self.requests[name]
         with Judge("kv_cache_manager"):
             num_tokens = self.manager.peek_cached_tokens(request)

@@ -31,7 +31,7 @@ class StepTrace(msgspec.Struct):
         plan: As it came over the wire.
         batches_in_flight: When it was submitted, itself included.
         submitted: When, in seconds on the engine's clock.
-        output: What it gave; None while it is in flight, and if it failed.
+        output: Output of the step; None while it is in flight, and if it failed.
     """
 
     plan: SchedulerOutput

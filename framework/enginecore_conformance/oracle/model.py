@@ -16,7 +16,9 @@ DIGEST_BYTES = 8
 
 
 def root_digest(salt: str | None, adapter: str | None) -> int:
-    """What stands before the first token: differs for every cache identity, is the same in every process."""
+    """Digest before the first token: differs for every cache identity, is the same in every
+    process.
+    """
     return int.from_bytes(blake2b(repr((salt, adapter)).encode(), digest_size=DIGEST_BYTES).digest(), signed=True)
 
 
@@ -35,7 +37,7 @@ def extend_digests(last: int, token_ids: Iterable[int]) -> "array[int]":
 
 
 class ExpectedOutput(NamedTuple):
-    """What a request must give, whatever else happens in the engine."""
+    """Right output of a request, whatever else happens in the engine."""
 
     token_ids: list[int]
     finish_reason: FinishReason

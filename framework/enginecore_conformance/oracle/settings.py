@@ -14,8 +14,8 @@ class Fault(BaseModel):
         kind: `drop` leaves the row of the request out of the step's output; `error` names the request in its
             `errors`; `reject` does so whether it is sampled or not; `unknown` adds a row for an id that was not
             scheduled; `fail` makes the step's future raise; `die` does the same and reports the executor as dead.
-        request_id: Whose row. `drop` and `error` wait for a step that samples it, `reject` for one that computes tokens
-            of it.
+        request_id: Request of the row. `drop` and `error` wait for a step that samples it, `reject`
+            for one that computes tokens of it.
         step: Nothing happens before this step.
     """
 
@@ -34,7 +34,7 @@ class Fault(BaseModel):
 
 
 class OracleSettings(ComponentSettings):
-    """What the oracle is to be.
+    """Settings of the oracle.
 
     Attributes:
         depth: Batches in flight at most.
@@ -55,7 +55,7 @@ class OracleSettings(ComponentSettings):
         kv_memory: Bytes reported as free for the KV cache. One token takes 8.
         non_causal: Mark the KV cache as one of a prefix-LM.
         record: Keep every plan and its output, for `collective_rpc("get_history")`.
-        faults: What is to go wrong.
+        faults: Faults to inject.
     """
 
     depth: int = Field(default=1, ge=1)

@@ -12,7 +12,7 @@ from enginecore_conformance.oracle.worker import OracleRow, OracleWorker
 
 @dataclass(slots=True)
 class PrefixDigest:
-    """What a request's slots would hold, were they written.
+    """Digest that a request's slots would hold, were they written.
 
     Attributes:
         last: Digest of the last one.

@@ -18,7 +18,7 @@ class OracleRow:
 
     Attributes:
         token_ids: Those that it was sent, and those that it sampled since.
-        block_ids: Its block table.
+        block_ids: Block table of the request.
         num_computed_tokens: Tokens whose slots are written.
         num_prompt_tokens: How many tokens are the prompt.
         params: Sampling parameters.
@@ -52,8 +52,8 @@ class Unsampled(NamedTuple):
     """A request between forward pass and sampling.
 
     Attributes:
-        request_id: Its id.
-        row: Its row, which the worker may have forgotten since.
+        request_id: Id of the request.
+        row: Row of the request, which the worker may have forgotten since.
         checksum: Of its context.
     """
 
@@ -77,7 +77,7 @@ class OracleWorker:
 
     @property
     def rows(self) -> dict[str, OracleRow]:
-        """What it knows of each request."""
+        """Row of each request that the worker knows."""
         return self._rows
 
     def apply(self, plan: SchedulerOutput) -> None:

@@ -20,9 +20,9 @@ class SchedulerBench:
     """Makes runs of one scheduler.
 
     Attributes:
-        subject: What is checked.
-        parts: It, and what it works with.
-        capabilities: What the scheduler declares and its parts let it do.
+        subject: The component under check.
+        parts: The component, and the parts that it works with.
+        capabilities: Capabilities that the scheduler declares and its parts allow.
     """
 
     def __init__(self, subject: Subject) -> None:

@@ -117,7 +117,7 @@ class _Trials:
         return self._known[key]
 
     def _run(self, changes: Mapping[str, Any], trace: Trace) -> Signature | None:
-        """What was planned and said; None for settings that do not go with these limits."""
+        """Plans and outputs of a run; None for settings that do not go with these limits."""
         subject = self._bench.subject
         table = f"{subject.kind.table}.{subject.component.name}"
         try:

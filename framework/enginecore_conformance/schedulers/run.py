@@ -26,7 +26,7 @@ class SchedulerRun:
 
     Args:
         component: The scheduler, as in `check_component`.
-        settings: Its own settings.
+        settings: Settings of the component.
         engine: Further settings of the engine: which KV cache manager, victim choice and eviction
             it works with.
         allow: As `plugins.allow`.
@@ -103,7 +103,7 @@ class SchedulerRun:
             self._look()
 
     def step(self, times: int = 1) -> None:
-        """What an engine does: submit, or settle the oldest step in flight, or wait."""
+        """Do what an engine does: submit, or settle the oldest step in flight, or wait."""
         with Judge("scheduler"):
             for _ in range(times):
                 self.harness.step()

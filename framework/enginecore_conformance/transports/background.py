@@ -37,7 +37,7 @@ class Background:
         return future
 
     def finish(self, future: "Future[T]", what: str) -> T:
-        """Its result; it must be there within patience."""
+        """Result of the call; it must be there within patience."""
         if not wait([future], self.patience).done:
             raise Violation(f"{what} did not return within {self.patience:g} s", "it returns at once")
         return future.result()

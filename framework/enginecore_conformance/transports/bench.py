@@ -56,7 +56,7 @@ class ChannelBench(Background):
         return make_transport(self._subject.component, self._subject.loaded)
 
     def directory(self) -> Path:
-        """What the kernel gives `listen`."""
+        """The directory that the kernel gives `listen`."""
         self._directories.append(private_directory())
         return self._directories[-1]
 
@@ -121,7 +121,7 @@ class ChannelBench(Background):
         return child
 
     def report_of(self, child: ChildProcess) -> Any:
-        """What a child reports."""
+        """The report of a child."""
         report = child.receive(max(self.patience, CHILD_START))
         if report is None:
             raise InvariantError(f"the child of this check did not report; it {child.exit_text}")

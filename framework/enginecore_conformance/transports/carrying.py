@@ -105,7 +105,7 @@ def peers_are_kept_apart(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def names_are_not_used_again(bench: ChannelBench) -> None:
-    """What is sent to a peer that is gone never reaches another one: its name is not given out
+    """A message to a peer that is gone never reaches another one: its name is not given out
     again.
     """
     server, channel, peer = bench.pair()

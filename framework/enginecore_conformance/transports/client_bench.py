@@ -30,8 +30,8 @@ class Talk:
     """A front end's client, with a transcript of its requests and outputs.
 
     Attributes:
-        client: It.
-        transcript: What was asked and told.
+        client: The client.
+        transcript: Requests and outputs so far.
         late: Outputs of requests that it had closed already, which may come.
     """
 

@@ -102,7 +102,7 @@ def aborted_requests_are_forgotten(bench: ClientBench) -> None:
     talk.add(*(request(f"long{number}", max_tokens=2000) for number in range(6)), *requests(6))
     while not talk.transcript["long0"].token_ids:
         talk.take()
-    talk.abort("long0", "long5", "nobody")
+    talk.abort("long0", "long5", "unknown")
     talk.abort("long0")
     talk.abort(*(f"long{number}" for number in range(1, 5)))
     talk.run()

@@ -18,7 +18,7 @@ class Inventory:
         self.children = {child.pid for child in psutil.Process().children(recursive=True)}
 
     def more_than(self, before: "Inventory") -> list[str]:
-        """What is here and was not before, in words."""
+        """Resources that are here and were not before, in words."""
         found = [f"file descriptor {fd} -> {target}" for fd, target in sorted(self.fds - before.fds)]
         threads = [thread.name for thread in self.threads - before.threads]
         found += [f"thread {name}" for name in threads if name != HELPER]

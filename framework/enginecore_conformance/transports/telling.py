@@ -36,7 +36,7 @@ class TellingScheduler(ContinuousBatchingScheduler):
 
 
 def told(request: Request) -> str:
-    """What a scheduler knows of a request that came, as JSON."""
+    """The request that a scheduler got, as JSON."""
     known: dict[str, Any] = {name: getattr(request, name) for name in FIELDS}
     known["params"] = msgspec.structs.asdict(request.params)
     return msgspec.json.encode(known, order="sorted").decode()

@@ -38,7 +38,7 @@ class LiveExperiment:
 
     Args:
         baseline: Settings, as of an AsyncLLM.
-        candidate: What is different in the other arm.
+        candidate: Settings that differ in the other arm.
         settings: How it is run and judged.
 
     Raises:
@@ -125,7 +125,7 @@ class LiveExperiment:
         return arm
 
     def saw(self, arm: int, outputs: EngineCoreOutputs) -> None:
-        """What an arm's engine core gave."""
+        """Record the outputs of an arm's engine core."""
         now = self._clock.now()
         for output in outputs.outputs:
             self._ledger.see(output, now)

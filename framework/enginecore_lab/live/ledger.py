@@ -15,7 +15,7 @@ class LiveRequest:
     """One request, in seconds on the experiment's clock.
 
     Attributes:
-        arm: Which engine core serves it.
+        arm: Arm whose engine core serves it.
         block: When it came.
         sent: When it came.
         first_token: None before.
@@ -93,8 +93,8 @@ class Ledger:
     """Follows requests from sending to end, and sums up each block.
 
     Args:
-        metric: What blocks are judged by.
-        penalty_seconds: What a request that fails counts as having taken.
+        metric: Metric by which blocks are judged.
+        penalty_seconds: Latency that a failed request counts with.
         meets: Whether a completed request met the objectives.
         window: How many of the latest requests of an arm `ArmTally.met` holds.
     """
@@ -114,12 +114,13 @@ class Ledger:
         self._unended[block.number] += 1
 
     def drop(self, request_id: str) -> None:
-        """It was never served."""
+        """Drop a request that was never served."""
         if (request := self._live.pop(request_id, None)) is not None:
             self._unended[request.block.number] -= 1
 
     def leave(self, request_id: str, now: float) -> None:
-        """Its client has left: a stop string has come, or the stream is no longer read.
+        """Record that the client of a request has left: a stop string has come, or the stream is no
+        longer read.
 
         With tokens it counts as completed by the last of them. Without, as having taken as long as it was waited for:
         an arm that tires people out must not look better for it.
@@ -148,7 +149,7 @@ class Ledger:
         return self._blocks.pop(first, []), self._blocks.pop(second, [])
 
     def _end(self, request: LiveRequest, reason: FinishReason, else_taken: float) -> None:
-        """It has ended; if nothing of it can be measured, it has taken so long."""
+        """Record the end of a request; without a measurement it has taken so long."""
         self._unended[request.block.number] -= 1
         if request.block.is_burn_in:
             return

@@ -11,7 +11,8 @@ class LiveSettings(BaseModel):
     """How a live experiment is run and judged.
 
     Attributes:
-        metric: What decides: means per block of "ttft", "tpot" or "e2e" in seconds; less is better.
+        metric: Metric that decides: means per block of "ttft", "tpot" or "e2e" in seconds; less is
+            better.
         block_seconds: Length of a block; five to ten times what the engine takes to drain.
         burn_in_seconds: From the start of each block, not counted.
         pilot_pairs: Pairs before the test, in which the baseline serves both blocks: how much a difference varies
@@ -25,7 +26,7 @@ class LiveSettings(BaseModel):
         min_attainment: The candidate is given up at once when less than this share of its latest requests is served
             well.
         guard_window: How many requests that share is taken over; none is judged by fewer than a tenth of them.
-        penalty_seconds: What a request that fails counts as having taken; None: `block_seconds`.
+        penalty_seconds: Latency that a failed request counts with; None: `block_seconds`.
         seed: Of the lots that order the blocks.
     """
 

@@ -53,6 +53,6 @@ class Switchback:
         return Block(int(number), self.arm_of(int(number)), into < self.burn_in_seconds)
 
     def arm_of(self, number: int) -> int:
-        """Whose block it is."""
+        """The arm of a block."""
         first = Random(f"{self._seed}:{number // 2}").randrange(2)
         return first ^ (number % 2)

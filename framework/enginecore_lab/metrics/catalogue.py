@@ -104,7 +104,9 @@ class WholeRunMetric(_OwnMetric):
 
 
 def metric_components() -> Iterator[Component]:
-    """All of them: a latency's name is followed by `_mean`, `_p50`, `_p95`, `_p99` or `_max`."""
+    """All components of the kind metric: a latency's name is followed by `_mean`, `_p50`, `_p95`,
+    `_p99` or `_max`.
+    """
     for name, take in _LATENCIES:
         yield from _latencies(name, take, unit="s")
     yield from _latencies("slowdown", samples.slowdown, unit="", needs_alone=True)

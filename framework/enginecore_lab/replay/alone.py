@@ -22,7 +22,7 @@ def time_alone(
     """Run each request by itself, one after another, with nothing cached. Of equal lengths only one runs.
 
     Args:
-        workload: Whose requests.
+        workload: The workload of the requests.
         settings: Of the engine, as for `replay`.
         virtual: As for `replay`.
         on_progress: Called with the number of requests that have ended and the number of all.

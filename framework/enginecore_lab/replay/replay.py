@@ -37,7 +37,7 @@ def replay(
     first. What fails is recorded as failed, and what is not over when time is up as unfinished.
 
     Args:
-        workload: What is asked, and when.
+        workload: The requests and their times.
         settings: Of the engine. A mapping is all that counts: then the environment is not read, so that the same run
             can be had elsewhere.
         virtual: On simulated time, which an executor such as `simulated` lets pass.

@@ -53,7 +53,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def time_unit(end: float) -> tuple[float, str]:
-    """What to divide seconds by on a time axis up to this end, and the unit's name."""
+    """Divisor of seconds on a time axis up to this end, and the unit's name."""
     if end >= 7200:
         return 3600.0, "h"
     return (60.0, "min") if end >= 300 else (1.0, "s")

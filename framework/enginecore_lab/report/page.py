@@ -22,7 +22,7 @@ class Section:
     """Pictures that belong together.
 
     Attributes:
-        title: Its heading.
+        title: Heading of the section.
         lead: A sentence or two below it.
         figures: In order.
         columns: Pictures side by side, where there is room.
@@ -100,7 +100,7 @@ def _verdict_section(comparison: Comparison) -> Section:
 
 
 def _run_sections(runs: Runs) -> list[Section]:
-    """What one run per arm shows; none where there are no runs."""
+    """Sections on one run per arm; none where there are no runs."""
     if not runs:
         return []
     workload = runs[0][2].workload

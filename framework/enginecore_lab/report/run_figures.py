@@ -157,7 +157,7 @@ def _batch(name: str, index: int, parts: tuple[Floats, Floats], tops: list[float
 
 
 def tenants(runs: Runs) -> list[Picture]:
-    """What each tenant had been given by when, one picture per arm; none where there is only one tenant."""
+    """Service of each tenant over time, one picture per arm; none for a single tenant."""
     edges = _common_edges(runs)
     served = [(name, index, tenant_service(run, edges)) for name, index, run in runs]
     if not any(len(service) > 1 for _, _, service in served):

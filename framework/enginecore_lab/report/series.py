@@ -51,7 +51,7 @@ class Levels:
     values: Floats
 
     def mean(self, edges: Floats) -> Floats:
-        """Its mean over time between each two neighbouring edges."""
+        """Mean over time between each two neighbouring edges."""
         if not len(self.times):
             return np.zeros(len(edges) - 1)
         areas = np.concatenate([[0.0], np.cumsum(self.values[:-1] * np.diff(self.times))])

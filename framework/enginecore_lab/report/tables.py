@@ -81,7 +81,7 @@ def metric_rows(arm: ArmComparison) -> list[MetricRow]:
 
 
 def metric_row(metric: MetricComparison) -> MetricRow:
-    """Its cells, with a true minus sign before what is negative."""
+    """Cells of a metric's row, with a true minus sign before what is negative."""
     return MetricRow(
         metric=metric.metric,
         better=text.better_way(metric),

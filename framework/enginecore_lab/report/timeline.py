@@ -21,7 +21,7 @@ class Segment:
             again what it had lost; "waiting" between two pieces; "decode"; "preempted" without blocks.
         start: Of the stretch.
         end: Of the stretch.
-        tokens: That were computed, of a prefill piece; emitted, of a decode.
+        tokens: Computed tokens of a prefill piece, emitted tokens of a decode.
     """
 
     phase: Phase
@@ -36,7 +36,7 @@ def time_in_system(each: RequestRun, makespan: float) -> float:
 
 
 def worst_requests(run: Run, count: int = 8) -> list[RequestRun]:
-    """Those that failed or did not end, in half of the places at most; then those that were longest in the system.
+    """Requests that failed or did not end, in half of the places at most; then the slowest.
 
     Of both the longest first, and equals by id. Requests that never came are not among them.
     """
@@ -56,10 +56,10 @@ def outcome(each: RequestRun) -> str:
 
 
 def segments(run: Run, each: RequestRun, at_most: int = 300) -> list[Segment]:
-    """Its life from arrival to end, gapless and in order.
+    """Segments of a request from arrival to end, gapless and in order.
 
     Args:
-        run: That it belongs to.
+        run: The run of the request.
         each: The request.
         at_most: About so many segments: where there are more, the shortest are drawn with what stands before them.
     """

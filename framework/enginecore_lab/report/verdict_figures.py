@@ -31,8 +31,8 @@ def forest(comparison: Comparison, arm: ArmComparison, index: int) -> Picture:
 
     Args:
         comparison: The whole, for the axis to be the same for every arm.
-        arm: Whose.
-        index: Its place among the comparisons.
+        arm: Arm of the comparisons.
+        index: Index of the arm among the comparisons.
     """
     metrics = [metric for metric in (arm.primary, *arm.secondary) if _can_be_drawn(metric)]
     left_out = [metric.metric for metric in (arm.primary, *arm.secondary) if not _can_be_drawn(metric)]

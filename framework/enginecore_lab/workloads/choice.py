@@ -1,4 +1,6 @@
-"""The table `[workload]` of an experiment: a component of the kind "workload", and what every workload can be told."""
+"""The table `[workload]` of an experiment: a component of the kind "workload", and the options of
+every workload.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +61,7 @@ class WorkloadChoice(ComponentChoice[WorkloadLoader]):
     """A workload as a file chooses it.
 
     Attributes:
-        options: What every workload can be told.
+        options: Options of every workload.
     """
 
     options: WorkloadOptions

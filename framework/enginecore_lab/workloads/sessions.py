@@ -14,7 +14,7 @@ from enginecore_lab.workloads.prefixes import ContentIds
 
 
 class Turn(NamedTuple):
-    """What one turn adds.
+    """Lengths that one turn adds.
 
     Attributes:
         num_new_tokens: Of the prompt, behind what was said before.

@@ -58,7 +58,7 @@ class ShareGPTWorkload(Table, WorkloadLoader):
 
     @cached_property
     def conversations(self) -> list[ConversationLengths]:
-        """Those of the file that fit, with their lengths.
+        """Conversations of the file that fit, with their lengths.
 
         Raises:
             ConfigurationError: the file is not as published, or nothing is left.

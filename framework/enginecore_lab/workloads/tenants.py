@@ -18,7 +18,8 @@ class Tenant(Table):
 
     Attributes:
         name: As policies and reports see it.
-        weight: Its share of the requests (of the sessions, where there are any), against the others' weights.
+        weight: Share of the requests (of the sessions, where there are any), against the others'
+            weights.
         priority: Of its requests; smaller is more urgent.
         ttft_slo: Seconds within which it wants first tokens.
         tpot_slo: Seconds per token that it wants afterwards.
@@ -31,7 +32,7 @@ class Tenant(Table):
     tpot_slo: float | None = Field(default=None, gt=0)
 
     def terms(self) -> dict[str, Any]:
-        """Those that are said; of the others, what a request has of its own stays."""
+        """Terms that are set; a request keeps its own values of the others."""
         return self.model_dump(include={"priority", "ttft_slo", "tpot_slo"} & self.model_fields_set)
 
 

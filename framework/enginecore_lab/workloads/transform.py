@@ -51,7 +51,9 @@ def at_rate(workload: Workload, rate: float) -> Workload:
 
 
 def between_times(workload: Workload, start: float, end: float | None) -> Workload:
-    """What arrives from `start` on and before `end`, in seconds; `start` becomes the beginning."""
+    """Requests that arrive from `start` on and before `end`, in seconds; `start` becomes the
+    beginning.
+    """
     last = float("inf") if end is None else end
     kept = _whole(each for each in workload.requests if each.after is not None or start <= each.arrival < last)
     return _moved(workload, kept, start)

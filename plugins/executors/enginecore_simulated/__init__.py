@@ -51,9 +51,9 @@ class SimulatedExecutorSettings(ComponentSettings):
 
     Attributes:
         hardware: The card; "custom": what the table `custom` says.
-        custom: That card.
-        shape: What the model looks like: the name of a preset, a config.json, a folder with one, or a hub id. Unset:
-            the engine's `model`.
+        custom: Data sheet of a card of your own.
+        shape: Shape of the model: the name of a preset, a config.json, a folder with one, or a hub
+            id. Unset: the engine's `model`.
         max_position_embeddings: The longest context, if it is not to be what the model was made for.
         tensor_parallel_size: Cards that share every layer.
         pipeline_parallel_size: Stages, each on cards of its own, with as many steps in flight.

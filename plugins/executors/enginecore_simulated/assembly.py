@@ -1,4 +1,4 @@
-"""From settings to what the executor works with: a model, cards, costs."""
+"""Parts of the executor, made from settings: a model, cards, costs."""
 
 from enginecore.errors import ConfigurationError, ModelError
 from enginecore.plugin import ExecutorContext
@@ -44,7 +44,7 @@ def _find_shape(name: str) -> ModelShape:
 
 
 def find_costs(settings: SimulatedExecutorSettings, deployment: Deployment) -> CostModel:
-    """What steps cost: as measured, else as derived; with single parameters as set.
+    """Costs of steps: as measured, else as derived; with single parameters as set.
 
     Raises:
         ConfigurationError: the file of measured costs cannot be used.

@@ -36,8 +36,10 @@ class FixedCharge:
 
 
 class MeasuredCharge:
-    """What the engine core really took since the last result, if no time has passed on the virtual clock since: then
-    it settled that step and scheduled this one, and waited for nobody. A wait for arrivals is not charged.
+    """The real time of the engine core since the last result.
+
+    It is charged if no time has passed on the virtual clock since: then the core settled that step
+    and scheduled this one without a wait. A wait for arrivals is not charged.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ Durations = Callable[[StepFeatures], float]
 
 
 def make_durations(step_times: Sequence[float] | Path | None, costs: CostModel) -> Durations:
-    """What tells each next step's seconds.
+    """The source of each next step's seconds.
 
     Raises:
         ConfigurationError: the file of step times cannot be used.

@@ -61,7 +61,7 @@ class SimulatedExecutor(Executor):
         return {f"layers.{layer}": spec for layer in range(self._deployment.shape.num_layers)}
 
     def determine_available_memory(self) -> int:
-        """What blocks take that the cards can hold."""
+        """Bytes of the KV blocks that the cards can hold."""
         size, deployment = self._context.block_size, self._deployment
         num_blocks = deployment.num_kv_blocks(size, self._settings.gpu_memory_utilization)
         return num_blocks * deployment.kv_page_bytes(size) * deployment.shape.num_layers
@@ -73,7 +73,7 @@ class SimulatedExecutor(Executor):
     def execute_model(self, scheduled: SchedulerOutput) -> "Future[ModelRunnerOutput | None]":
         self.check_health()
         step = self._tracker.apply(scheduled)
-        # one list for all rows, made anew for each step: nobody who changes it changes more than this step's outputs
+        # one list for all rows, new in each step: a change of it stays in this step's outputs
         token = [0]
         output = ModelRunnerOutput(
             step=scheduled.step,
@@ -114,7 +114,7 @@ class SimulatedExecutor(Executor):
         return [methods[method](*args)]
 
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:
-        """It never fails by itself."""
+        """Ignored: this executor never fails by itself."""
 
     def check_health(self) -> None:
         if not self._is_up:

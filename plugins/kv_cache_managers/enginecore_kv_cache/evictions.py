@@ -15,7 +15,7 @@ class Lfu(KeyedOrder):
 
 
 class Fifo(KeyedOrder):
-    """What was published first goes first, however often it is used."""
+    """Content that was published first goes first, however often it is used."""
 
     def key(self, content: CachedContent) -> int:
         return content.published
@@ -33,7 +33,8 @@ class Ttl(Lru):
     """Content that was not used for some time is forgotten and found no more; until then, least recently used first.
 
     Args:
-        seconds: That time. Each use begins it anew, and while it is in use content does not age.
+        seconds: Seconds without use. Each use begins it anew, and while it is in use content does
+            not age.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -44,7 +44,7 @@ class _Node:
     Attributes:
         parent: The node before it; None: it is the root.
         keys: Of its contents, in order of position.
-        contents: They themselves; none in the root alone.
+        contents: Contents of the node; only the root has none.
         children: Nodes behind its last content, by their first key.
     """
 
@@ -59,7 +59,7 @@ class _Node:
             content.place = self
 
     def append(self, content: Content) -> None:
-        """It follows the last content; there are no children."""
+        """Append a content behind the last one; there are no children."""
         self.keys.append(content.key)
         self.contents.append(content)
         content.place = self

@@ -18,7 +18,7 @@ from enginecore_schedulers.vtc import Vtc
 
 @hookimpl
 def enginecore_components() -> list[Component]:
-    """What this plugin offers."""
+    """The components of this plugin."""
     return [
         policy_component("fcfs", Fcfs),
         policy_component("priority", Priority),

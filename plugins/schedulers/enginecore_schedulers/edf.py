@@ -33,7 +33,7 @@ class Edf(SchedulingPolicy):
     Args:
         ttft: Seconds after arrival at which the first token is due of a request without a deadline.
         itl: Seconds between tokens for a request without that hint.
-        missed: What becomes of a request that has not run and cannot meet its deadline: "demote"
+        missed: Fate of a request that has not run and cannot meet its deadline: "demote"
             leaves it waiting behind those that can, "refuse" ends it with an error that says so.
         late_every: One admission in so many goes to those that are late, the most overdue first.
         slack: A request displaces another when less than so many seconds are left to begin, and

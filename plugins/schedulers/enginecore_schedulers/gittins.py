@@ -75,7 +75,7 @@ class Gittins(SchedulingPolicy):
 
     Args:
         ageing: Tokens that a second since arrival is worth; 0: long requests may starve.
-        prompt_weight: What a token that is still to be computed counts, in output tokens.
+        prompt_weight: Output tokens that a token still to be computed counts as.
         displacements: How often a request gives way to a waiting one at most; 0: never.
     """
 

@@ -64,9 +64,9 @@ class Vtc(SchedulingPolicy):
     as many output tokens as the KV cache holds, however much either of them asks for.
 
     Args:
-        prompt_weight: What a prompt token is charged.
-        output_weight: What an output token is charged.
-        shares: What a tenant is entitled to, relative to others; 1 for those that are not named.
+        prompt_weight: Charge of a prompt token.
+        output_weight: Charge of an output token.
+        shares: Share of each tenant, relative to others; 1 for those that are not named.
     """
 
     def __init__(

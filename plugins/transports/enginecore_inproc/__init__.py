@@ -25,7 +25,7 @@ def make_transport(settings: InprocSettings, context: TransportContext) -> Any:
 
 @hookimpl
 def enginecore_components() -> list[Component]:
-    """What this plugin offers."""
+    """The components of this plugin."""
     return [
         Component(
             kind="transport",

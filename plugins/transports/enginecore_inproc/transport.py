@@ -15,11 +15,11 @@ class Carrier(Protocol):
     """How messages get to the other side."""
 
     def request(self, request: EngineCoreRequest) -> EngineCoreRequest:
-        """What the engine core gets."""
+        """The request as the engine core gets it."""
         ...
 
     def outputs(self, outputs: EngineCoreOutputs) -> EngineCoreOutputs:
-        """What the front end gets."""
+        """The outputs as the front end gets them."""
         ...
 
 
@@ -34,7 +34,7 @@ class Direct:
 
 
 class ThroughWire:
-    """What the other side of a process boundary would get."""
+    """Copies as the other side of a process boundary would get them."""
 
     def request(self, request: EngineCoreRequest) -> EngineCoreRequest:
         return cast(wire.AddRequest, wire.decode_client_message(wire.encode(wire.AddRequest(request=request)))).request

@@ -15,7 +15,7 @@ def make_transport(settings: ZmqSettings, context: TransportContext) -> Any:
 
 @hookimpl
 def enginecore_components() -> list[Component]:
-    """What this plugin offers."""
+    """The components of this plugin."""
     return [
         Component(
             kind="transport",

@@ -21,7 +21,7 @@ class Line:
 
     Attributes:
         socket: Belongs to the receiving thread until the line is open, then to the sending one.
-        monitor: What happens to the socket.
+        monitor: Events of the socket.
         name: Of its endpoint.
         since: When it was made.
         is_open: Whether its peer was informed that it is.

@@ -99,7 +99,7 @@ class _Opening:
         return name.decode(), key, int(limit)
 
     def _wait(self, *sockets: Socket) -> list[Socket]:
-        """Those of the sockets that hold something, which one does.
+        """Wait for the sockets; returns those that hold something, of which there is one at least.
 
         Raises:
             ConnectionError: none does in time.

@@ -16,7 +16,7 @@ class Place:
     """A folder for Unix sockets, or an address of this machine.
 
     Attributes:
-        base: What all endpoints here begin with; a name follows: of a file, or a port.
+        base: Beginning of all endpoints here; a name follows: of a file, or a port.
         seen_as: The same for front ends on this machine.
         first: Name of the socket that front ends begin with.
         others: Names to bind more sockets under.

@@ -45,7 +45,7 @@ def make_socket(context: Context, kind: int, endpoint: str, limit: int) -> Socke
     """A socket that never makes its sender wait, and closes at once.
 
     Args:
-        context: Its context.
+        context: Context of the socket.
         kind: zmq.PUSH and so on.
         endpoint: Where it will be bound or connected.
         limit: Bytes of a frame that it takes at most; a peer that sends a larger one is
@@ -161,7 +161,7 @@ def milliseconds_until(deadline: float) -> int:
 
 
 class Monitor:
-    """What happens to a socket's connections, in order."""
+    """Events of a socket's connections, in order."""
 
     def __init__(self, monitored: Socket, events: int) -> None:
         name = f"inproc://{secrets.token_hex(8)}"

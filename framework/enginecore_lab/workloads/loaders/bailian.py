@@ -46,7 +46,9 @@ def _requests(path: Path, least: int) -> Iterator[WorkloadRequest]:
 
 
 def _chat(row: TraceRow, session_of: dict[int, int]) -> int:
-    """Its id. A conversation is named by the first of its turns; one whose parent is not in the file begins anew."""
+    """Id of the chat. A conversation is named by the first of its turns; one whose parent is not in
+    the file begins anew.
+    """
     chat, parent = row.integer("chat_id", 0), row.integer("parent_chat_id", -1, default=-1)
     if chat in session_of:
         row.refuse("chat_id", chat, "different in every line")

@@ -116,7 +116,7 @@ class _RequestReader:
         self._least = least
 
     def read(self, rows: Iterator[TraceRow]) -> Iterator[WorkloadRequest]:
-        """Those that come by themselves in order of arrival, each with those that wait for it behind it."""
+        """Requests that come by themselves, by arrival, each before those that wait for it."""
         known: dict[str, TraceRow] = {}
         roots: list[WorkloadRequest] = []
         followers: dict[str, list[WorkloadRequest]] = {}

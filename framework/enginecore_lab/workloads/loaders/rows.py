@@ -19,7 +19,7 @@ class TraceRow:
     Args:
         path: The file.
         line: In it, from 1.
-        fields: What stands there: text in a CSV file, values in JSON.
+        fields: Contents of the row: text in a CSV file, values in JSON.
     """
 
     __slots__ = ("fields", "line", "path")
@@ -182,7 +182,7 @@ def _arrival(request: WorkloadRequest) -> float:
 
 
 def checked_hash_ids(row: TraceRow, num_tokens: int, block_size: int) -> tuple[int, ...]:
-    """Its hash ids; they name no more blocks than the tokens that they may tell of.
+    """Hash ids of the row; they name no more blocks than the tokens that they may tell of.
 
     Raises:
         ConfigurationError: they do, or they are no ids.

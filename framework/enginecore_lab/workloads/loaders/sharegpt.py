@@ -22,7 +22,7 @@ class ConversationLengths(NamedTuple):
     """One conversation's lengths.
 
     Attributes:
-        name: Its id in the file.
+        name: Id of the conversation in the file.
         turns: (tokens that are asked, tokens that are answered) of each turn; at least one.
     """
 

@@ -8,7 +8,7 @@ from tests.conformance.executors.mutants.books import of_step
 
 
 def is_wrong(scheduled):
-    return "nobody" in scheduled.num_scheduled_tokens
+    return "unknown" in scheduled.num_scheduled_tokens
 
 
 class TakesAWrongPlanForAnEmptyOne(Executor):

@@ -161,7 +161,7 @@ class RaisesOnUnknownAborts(Transport):
 
     class client(Client):
         def abort_requests(self, request_ids):
-            if "nobody" in request_ids:
+            if "unknown" in request_ids:
                 raise InvalidRequestError("who is that?")
             self.inner.abort_requests(request_ids)
 
