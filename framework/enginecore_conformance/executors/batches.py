@@ -13,7 +13,7 @@ def as_many_batches_as_declared_may_be_in_flight(bench: ExecutorBench) -> None:
     requests of its own; all are answered, with the tokens of requests that run alone.
     """
     prompts = [bench.prompt(("flight", number), 6 + 5 * number) for number in range(bench.depth)]
-    requests = [bench.add(prompt) for prompt in prompts]
+    requests = [bench.add_request(prompt) for prompt in prompts]
     for _ in range(COUNT):
         for submitted in [bench.submit([request]) for request in requests]:
             bench.settle(submitted)
@@ -24,7 +24,7 @@ def as_many_batches_as_declared_may_be_in_flight(bench: ExecutorBench) -> None:
 @check("executor", "batch_queue")
 def results_come_in_order(bench: ExecutorBench) -> None:
     """When a step is done all steps before it are done, and each answer is that of its own step."""
-    requests = [bench.add(bench.prompt(("order", number), 30 - 3 * number)) for number in range(bench.depth)]
+    requests = [bench.add_request(bench.prompt(("order", number), 30 - 3 * number)) for number in range(bench.depth)]
     for _ in range(3):
         running = [bench.submit([request]) for request in requests]
         bench.wait(running[-1].future, "the last step in flight")
@@ -41,7 +41,7 @@ def sampled_tokens_are_fed_to_the_next_step(bench: ExecutorBench) -> None:
     others, behind a prompt in chunks too.
     """
     prompts = [bench.prompt(("fed", number), 13 + number) for number in range(2)]
-    requests = [bench.add(prompt) for prompt in prompts]
+    requests = [bench.add_request(prompt) for prompt in prompts]
     running = [bench.submit({requests[0]: 13}), bench.submit({requests[0]: 1, requests[1]: 6})]
     _keep_full(bench, running, requests)
     for number, request in enumerate(requests):
@@ -65,11 +65,11 @@ def blocks_may_be_given_away_with_steps_in_flight(bench: ExecutorBench) -> None:
     """
     prompts = [bench.prompt(("fence", length), length) for length in (20, 30)]  # the second writes where the first does
     blocks = range(16, 16 + SUPPLY)
-    first = bench.add(prompts[0], blocks=blocks)
+    first = bench.add_request(prompts[0], blocks=blocks)
     bench.generate(first, 3)
     last = bench.submit([first])
     bench.planner.finish(first)
-    second = bench.add(prompts[1], blocks=blocks)
+    second = bench.add_request(prompts[1], blocks=blocks)
     running = bench.submit([second])
     bench.settle(last)
     bench.settle(running)

@@ -89,10 +89,10 @@ class ExecutorBench(Background):
         """Tokens that are different for every name."""
         return Random(repr(name)).choices(range(self.executor.model_info.vocab_size), k=length)
 
-    def add(self, prompt: Sequence[int], params: SamplingParams = GREEDY, **more: Any) -> Tracked:
-        """A request; takes what `ManualPlanner.add` takes."""
+    def add_request(self, prompt: Sequence[int], params: SamplingParams = GREEDY, **more: Any) -> Tracked:
+        """A request; takes what `ManualPlanner.add_request` takes."""
         self._prepare()
-        return self.planner.add(prompt, params, **more)
+        return self.planner.add_request(prompt, params, **more)
 
     def alone(self, prompt: Sequence[int], count: int, params: SamplingParams = GREEDY) -> list[int]:
         """Tokens of a request that runs alone, its prompt in one piece, in blocks one after
@@ -121,7 +121,7 @@ class ExecutorBench(Background):
         key = tuple(prompt), params
         known = self.standing.alone.get(key)
         if known is None or len(known.output) < count:
-            known = self.add(prompt, params)
+            known = self.add_request(prompt, params)
             self.generate(known, count)
             self.planner.finish(known)
             self.standing.alone[key] = known
@@ -133,7 +133,7 @@ class ExecutorBench(Background):
         """A step in flight: so many tokens of each request, or all that are left of each."""
         self._prepare()
         counts = work if isinstance(work, Mapping) else {request: request.left for request in work}
-        planned = self.planner.plan(counts, defer_sampling=defer_sampling)
+        planned = self.planner.plan_step(counts, defer_sampling=defer_sampling)
         return Submitted(planned, self.executor.execute_model(planned.plan))
 
     def ask_to_sample(self, submitted: Submitted) -> Submitted:

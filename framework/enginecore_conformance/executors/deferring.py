@@ -28,7 +28,7 @@ def deferred_steps_are_sampled_when_asked(bench: ExecutorBench) -> None:
     """
     prompts = [bench.prompt(("deferred", number), 9 + 8 * number) for number in range(2)]
     params = [PROBED, seeded(5, temperature=2.0, top_p=0.9)]
-    requests = [bench.add(prompt, how) for prompt, how in zip(prompts, params, strict=True)]
+    requests = [bench.add_request(prompt, how) for prompt, how in zip(prompts, params, strict=True)]
     bench.settle(bench.submit({requests[1]: 7}, defer_sampling=True))
     while any(len(request.output) < COUNT for request in requests):
         bench.settle(defer(bench, requests))
@@ -39,7 +39,7 @@ def deferred_steps_are_sampled_when_asked(bench: ExecutorBench) -> None:
 @check("executor")
 def plans_without_tokens_are_answered_at_once(bench: ExecutorBench) -> None:
     """A plan that schedules no tokens is never answered by None, whatever it says of sampling."""
-    request = bench.add(bench.prompt("ended", 5))
+    request = bench.add_request(bench.prompt("ended", 5))
     bench.step([request])
     bench.planner.finish(request)
     submitted = bench.submit([], defer_sampling=True)
@@ -59,7 +59,7 @@ def deferred_steps_mix_with_others(bench: ExecutorBench) -> None:
     that feeds tokens is asked to sample a step before it is given the next.
     """
     feeds = bench.executor.capabilities.feeds_tokens
-    requests = [bench.add(bench.prompt(("mixed", number), 6 + 5 * number)) for number in range(bench.depth)]
+    requests = [bench.add_request(bench.prompt(("mixed", number), 6 + 5 * number)) for number in range(bench.depth)]
     running: list[Submitted] = []
     for turn in range(COUNT * bench.depth):
         if len(running) == bench.depth:
@@ -80,13 +80,15 @@ def what_is_gone_is_sampled_all_the_same(bench: ExecutorBench) -> None:
     preempted, and give their blocks to another: their tokens are those of their own context.
     """
     blocks = range(16, 16 + 2 * SUPPLY)
-    ended = bench.add(bench.prompt("ends unsampled", 20), seeded(3, temperature=2.0), blocks=blocks[:SUPPLY])
-    preempted = bench.add(bench.prompt("preempted unsampled", 13), PROBED, blocks=blocks[SUPPLY:])
+    ended = bench.add_request(bench.prompt("ends unsampled", 20), seeded(3, temperature=2.0), blocks=blocks[:SUPPLY])
+    preempted = bench.add_request(bench.prompt("preempted unsampled", 13), PROBED, blocks=blocks[SUPPLY:])
     bench.generate_all([ended, preempted], 2)
     last = defer(bench, [ended, preempted])
     bench.planner.finish(ended)
     bench.planner.preempt(preempted)
-    heirs = [bench.add(bench.prompt(("heir", n), 30 + n), blocks=blocks[n * SUPPLY :][:SUPPLY]) for n in range(2)]
+    heirs = [
+        bench.add_request(bench.prompt(("heir", n), 30 + n), blocks=blocks[n * SUPPLY :][:SUPPLY]) for n in range(2)
+    ]
     running = bench.submit(heirs)
     bench.wait(running.future, "the step after one that waits to be sampled")
     bench.settle(last)
@@ -102,11 +104,11 @@ def what_is_gone_is_sampled_all_the_same(bench: ExecutorBench) -> None:
 @check("executor", "batch_queue", "content", "waits_for_tokens")
 def an_id_may_be_taken_again_before_it_is_sampled(bench: ExecutorBench) -> None:
     """A request that ended between forward pass and sampling may leave its id to another: each gets its own token."""
-    first = bench.add(bench.prompt("first of this name", 12), seeded(11, temperature=2.0))
+    first = bench.add_request(bench.prompt("first of this name", 12), seeded(11, temperature=2.0))
     bench.generate(first, 2)
     last = defer(bench, [first])
     bench.planner.finish(first)
-    second = bench.add(bench.prompt("second of this name", 21), seeded(12), request_id=first.request_id)
+    second = bench.add_request(bench.prompt("second of this name", 21), seeded(12), request_id=first.request_id)
     running = bench.submit([second])
     bench.wait(running.future, "the step after one that waits to be sampled")
     bench.settle(last)

@@ -16,7 +16,7 @@ def what_it_declares_is_constant(bench: ExecutorBench) -> None:
     before = bench.executor.capabilities, bench.executor.model_info
     if not isinstance(before[0], ExecutorCapabilities) or not isinstance(before[1], ModelInfo):
         raise Violation(f"it declares {before!r:.300}", "ExecutorCapabilities and ModelInfo")
-    request = bench.add(bench.prompt("constant", 9))
+    request = bench.add_request(bench.prompt("constant", 9))
     bench.step([request])
     after = bench.executor.capabilities, bench.executor.model_info
     if after != before:

@@ -23,7 +23,7 @@ def a_plan_that_is_wrong_fails_its_step(bench: ExecutorBench) -> None:
     no answer, and no hanging.
     """
     bench.spoil()
-    request = bench.add(bench.prompt("good", 7))
+    request = bench.add_request(bench.prompt("good", 7))
     bench.step([request])
     bench.error_of("a plan with an unknown request", lambda: _execute_wrong_plan(bench))
 
@@ -42,7 +42,7 @@ def after_a_failed_step_it_is_dead_or_well(bench: ExecutorBench) -> None:
         return
     if bench.failures:
         raise Violation("check_health returns, but a failure was reported", "both, or neither")
-    request = bench.add(prompt)
+    request = bench.add_request(prompt)
     bench.generate(request, COUNT)
     bench.expect_as_alone(request, "after a step that failed")
 
@@ -53,7 +53,7 @@ def a_failure_is_told_once_and_to_late_comers_at_once(bench: ExecutorBench) -> N
     later at once.
     """
     bench.spoil()
-    bench.step([bench.add(bench.prompt("told", 7))])
+    bench.step([bench.add_request(bench.prompt("told", 7))])
     _make_fail(bench)
     if not bench.until(lambda: bool(bench.failures)):
         raise Violation("check_health raises, but the failure callback was not called", "it is called")
@@ -75,7 +75,7 @@ def the_death_of_a_worker_is_noticed(bench: ExecutorBench) -> None:
     later call raises EngineDeadError, and the other workers end.
     """
     bench.spoil()
-    bench.step([bench.add(bench.prompt("idle", 7))])
+    bench.step([bench.add_request(bench.prompt("idle", 7))])
     os.kill(bench.standing.workers[-1], signal.SIGKILL)
     if not bench.until(lambda: bool(bench.failures)):
         raise Violation(f"no failure was reported within {bench.patience:g} s", "failure callbacks are called")
@@ -90,7 +90,7 @@ def the_death_of_a_worker_fails_all_who_wait(bench: ExecutorBench) -> None:
     soon.
     """
     bench.spoil()
-    requests = [bench.add(bench.prompt(("waiting", number), 7)) for number in range(bench.depth)]
+    requests = [bench.add_request(bench.prompt(("waiting", number), 7)) for number in range(bench.depth)]
     bench.step([requests[0]])
     for pid in bench.standing.workers:  # so that no step can end
         os.kill(pid, signal.SIGSTOP)

@@ -16,11 +16,11 @@ def greedy_tokens_repeat(bench: ExecutorBench) -> None:
     """
     prompt = bench.prompt("repeat", 21)
     for number in range(3):
-        again = bench.add(prompt)
+        again = bench.add_request(prompt)
         bench.generate(again, COUNT)
         bench.expect_as_alone(again, f"run {number + 2} of the same prompt", COUNT)
         bench.planner.finish(again)
-        between = bench.add(bench.prompt(number, 30))
+        between = bench.add_request(bench.prompt(number, 30))
         bench.generate(between, 2)
         bench.planner.finish(between)
 
@@ -31,7 +31,7 @@ def company_changes_nothing(bench: ExecutorBench) -> None:
     whatever order.
     """
     requests = [
-        bench.add(bench.prompt(("company", length), length), PROBED if length % 2 else GREEDY)
+        bench.add_request(bench.prompt(("company", length), length), PROBED if length % 2 else GREEDY)
         for length in (1, 8, 17, 26, 33, 5, 9)
     ]
     early, late = requests[:4], requests[4:]
@@ -53,11 +53,11 @@ def chunks_change_nothing(bench: ExecutorBench) -> None:
     """
     prompt = bench.prompt("chunks", 29)
     for chunk in (1, 3, BLOCK_SIZE, BLOCK_SIZE + 1, 28):
-        request = bench.add(prompt, PROBED)
+        request = bench.add_request(prompt, PROBED)
         bench.generate(request, COUNT, chunk)
         bench.expect_as_alone(request, f"a prompt of 29 tokens in pieces of {chunk}")
         bench.planner.finish(request)
-    other, request = bench.add(bench.prompt("other", 4)), bench.add(prompt, PROBED)
+    other, request = bench.add_request(bench.prompt("other", 4)), bench.add_request(prompt, PROBED)
     for count in (7, 15, 7):
         bench.step({other: other.left, request: count})
     bench.generate(request, COUNT)
@@ -75,7 +75,7 @@ def names_of_blocks_change_nothing(bench: ExecutorBench) -> None:
         "mixed": (40, 3, 63, 0, 17, 41, 2, 31),
     }
     for name, blocks in orders.items():
-        request = bench.add(prompt, PROBED, blocks=blocks)
+        request = bench.add_request(prompt, PROBED, blocks=blocks)
         bench.generate(request, COUNT)
         bench.expect_as_alone(request, f"in blocks {list(blocks)} ({name})")
         bench.planner.finish(request)
@@ -88,10 +88,10 @@ def a_request_writes_to_its_own_slots_only(bench: ExecutorBench) -> None:
     of requests that pause.
     """
     last = NUM_BLOCKS - 1
-    resting = bench.add(bench.prompt("own", 26), PROBED, blocks=(0, 2, 4, last - 1, last))
+    resting = bench.add_request(bench.prompt("own", 26), PROBED, blocks=(0, 2, 4, last - 1, last))
     bench.generate(resting, 2)
     for chunk in (None, 3, 1):  # over and over in the same blocks
-        busy = bench.add(bench.prompt("foreign", 19), PROBED, blocks=(1, 3, 5, last - 3, last - 2))
+        busy = bench.add_request(bench.prompt("foreign", 19), PROBED, blocks=(1, 3, 5, last - 3, last - 2))
         bench.generate(busy, COUNT, chunk)
         bench.expect_as_alone(busy, "beside a request that pauses")
         bench.planner.finish(busy)
@@ -105,18 +105,18 @@ def a_computed_prefix_may_be_shared(bench: ExecutorBench) -> None:
     gives without, while the other runs on, and after it has ended.
     """
     start = bench.prompt("start", 3 * BLOCK_SIZE)
-    owner = bench.add(start + bench.prompt("owner", 5), PROBED)
+    owner = bench.add_request(start + bench.prompt("owner", 5), PROBED)
     bench.generate(owner, 2)
     prompt = start + bench.prompt("guest", 7)
     for num_blocks in (1, 3):
-        guest = bench.add(prompt, PROBED, computed=owner, num_computed=num_blocks * BLOCK_SIZE)
+        guest = bench.add_request(prompt, PROBED, computed=owner, num_computed=num_blocks * BLOCK_SIZE)
         bench.step([guest])
         bench.step([owner, guest])
         bench.step([guest, owner])
         bench.expect_as_alone(guest, f"with {num_blocks} blocks of another request")
         bench.planner.finish(guest)
     bench.expect_as_alone(owner, "while others used its blocks")
-    guest = bench.add(prompt, PROBED, computed=owner, num_computed=3 * BLOCK_SIZE)
+    guest = bench.add_request(prompt, PROBED, computed=owner, num_computed=3 * BLOCK_SIZE)
     bench.planner.finish(owner)
     bench.generate(guest, COUNT)
     bench.expect_as_alone(guest, "with blocks of a request that has ended")
@@ -128,7 +128,10 @@ def a_preempted_request_goes_on_where_it_stood(bench: ExecutorBench) -> None:
     goes on with the tokens that it would have had; so it does after a second time, and in the
     middle of its prompt.
     """
-    request, other = bench.add(bench.prompt("preempted", 20), PROBED), bench.add(bench.prompt("thief", 12))
+    request, other = (
+        bench.add_request(bench.prompt("preempted", 20), PROBED),
+        bench.add_request(bench.prompt("thief", 12)),
+    )
     bench.step({request: 11})
     bench.planner.preempt(request, range(50, 58))
     bench.step([other])
@@ -149,14 +152,14 @@ def blocks_may_be_given_away_at_once(bench: ExecutorBench) -> None:
     """
     prompts = [bench.prompt(("heir", number), 22) for number in range(3)]
     blocks = range(8, 8 + SUPPLY)
-    first = bench.add(prompts[0], PROBED, blocks=blocks)
+    first = bench.add_request(prompts[0], PROBED, blocks=blocks)
     bench.generate(first, 4)
     bench.planner.preempt(first, range(32, 32 + SUPPLY))
-    second = bench.add(prompts[1], PROBED, blocks=blocks)
+    second = bench.add_request(prompts[1], PROBED, blocks=blocks)
     bench.step([second, first])
     bench.generate_all([first, second], COUNT)
     bench.planner.finish(second)
-    third = bench.add(prompts[2], PROBED, blocks=reversed(blocks))
+    third = bench.add_request(prompts[2], PROBED, blocks=reversed(blocks))
     bench.generate(third, COUNT)
     for number, request in enumerate((first, second, third)):
         bench.expect_as_alone(request, f"request {number} of three that had the same blocks")

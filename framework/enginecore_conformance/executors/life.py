@@ -11,7 +11,7 @@ from enginecore_conformance.transports.leftovers import Inventory, expect_nothin
 def closing_twice_does_nothing(bench: ExecutorBench) -> None:
     """`shutdown` may be called again, from any thread, and is no failure."""
     executor = bench.spoil()
-    bench.step([bench.add(bench.prompt("twice", 7))])
+    bench.step([bench.add_request(bench.prompt("twice", 7))])
     executor.shutdown()
     executor.shutdown()
     bench.call("shutdown() on another thread", executor.shutdown)
@@ -25,7 +25,7 @@ def after_shutdown_every_call_says_so(bench: ExecutorBench) -> None:
     EngineDeadError.
     """
     executor = bench.spoil()
-    bench.step([bench.add(bench.prompt("after", 7))])
+    bench.step([bench.add_request(bench.prompt("after", 7))])
     executor.shutdown()
     expect_dead(bench)
 
@@ -36,13 +36,13 @@ def nothing_is_left_after_shutdown(bench: ExecutorBench) -> None:
     the executor is left.
     """
     bench.spoil()  # no check may use it after this one
-    bench.step([bench.add(bench.prompt("before", 7))])  # what is made once per process is no leak
+    bench.step([bench.add_request(bench.prompt("before", 7))])  # what is made once per process is no leak
     before = Inventory()
     other = bench.lender.build()
     other.initialize()
     planner = ManualPlanner(other)
     for number in range(bench.depth):
-        request = planner.add(bench.prompt(number, 7))
-        other.executor.execute_model(planner.plan({request: 7}).plan)
+        request = planner.add_request(bench.prompt(number, 7))
+        other.executor.execute_model(planner.plan_step({request: 7}).plan)
     bench.call("shutdown() with steps in flight", other.executor.shutdown)
     expect_nothing_more(bench, before)

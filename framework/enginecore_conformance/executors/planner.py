@@ -83,7 +83,7 @@ class ManualPlanner:
         self._preempted: list[str] = []
         self.running: list[Tracked] = []
 
-    def add(
+    def add_request(
         self,
         prompt: Sequence[int],
         params: SamplingParams = GREEDY,
@@ -106,7 +106,7 @@ class ManualPlanner:
             adapter: LoRA adapter of the request.
         """
         shared = computed.blocks[: num_computed // BLOCK_SIZE] if computed else []
-        own = self.take(SUPPLY - len(shared)) if blocks is None else self._claim(list(blocks))
+        own = self.take_blocks(SUPPLY - len(shared)) if blocks is None else self._claim(list(blocks))
         added = Tracked(
             request_id=request_id or next(self._standing.request_ids),
             tokens=list(prompt),
@@ -124,7 +124,7 @@ class ManualPlanner:
         """Whether the next plan must name requests that ended or were preempted."""
         return bool(self._finished or self._preempted)
 
-    def take(self, count: int) -> list[int]:
+    def take_blocks(self, count: int) -> list[int]:
         """So many free blocks.
 
         Raises:
@@ -152,7 +152,7 @@ class ManualPlanner:
         """Take the blocks of a request; it gets others if it is scheduled again."""
         self._preempted.append(request.request_id)
         self._let_go(request)
-        request.blocks = self.take(SUPPLY) if blocks is None else self._claim(list(blocks))
+        request.blocks = self.take_blocks(SUPPLY) if blocks is None else self._claim(list(blocks))
         request.num_blocks = request.num_computed = 0
         request.is_known, request.resumed = False, True
 
@@ -161,7 +161,7 @@ class ManualPlanner:
         self._free += [block for block in request.blocks if block not in held]
         request.is_known = False
 
-    def plan(self, counts: Mapping[Tracked, int], *, defer_sampling: bool = False) -> Planned:
+    def plan_step(self, counts: Mapping[Tracked, int], *, defer_sampling: bool = False) -> Planned:
         """The next step: so many tokens of each request."""
         new, deltas, sampled = [], [], []
         for request, count in counts.items():

@@ -23,8 +23,8 @@ def seeds_repeat(bench: ExecutorBench) -> None:
     """
     prompt, params = bench.prompt("seed", 18), seeded(17, temperature=2.0, top_p=0.95, top_k=50)
     right = bench.alone(prompt, COUNT, params)
-    other, request = bench.add(bench.prompt("crowd", 6), seeded(99)), bench.add(prompt, params)
-    twin, greedy = bench.add(prompt, seeded(98)), bench.add(prompt)
+    other, request = bench.add_request(bench.prompt("crowd", 6), seeded(99)), bench.add_request(prompt, params)
+    twin, greedy = bench.add_request(prompt, seeded(98)), bench.add_request(prompt)
     bench.step({other: other.left, twin: 18})
     bench.step({greedy: 18, other: 1, request: 10, twin: 1})
     bench.step([other, request, greedy])
@@ -74,8 +74,8 @@ def logprobs_come_when_they_are_asked_for(bench: ExecutorBench) -> None:
     """
     prompt = bench.prompt("logprobs", 15)
     right = bench.alone(prompt, 4)
-    asking = bench.add(prompt, seeded(0, temperature=0, logprobs=3))
-    silent = bench.add(prompt, GREEDY)
+    asking = bench.add_request(prompt, seeded(0, temperature=0, logprobs=3))
+    silent = bench.add_request(prompt, GREEDY)
     bench.generate_all([asking, silent], 4)
     expect_tokens(asking.output, right, "with logprobs")
     if silent.logprobs or len(asking.logprobs) != 4:

@@ -101,7 +101,7 @@ class ChannelBench(Background):
     def greet(self, server: ServerChannel, channel: Channel) -> Pair:
         """Say hello on a channel that has not said a word yet."""
         channel.send([b"hello"])
-        peer, frames = self.take(server)
+        peer, frames = self.take_message(server)
         if frames is None:
             raise Violation(f"peer {peer!r} is reported gone before it said a word", "its message, hello")
         expect(frames, [b"hello"], "the first message of a front end")
@@ -141,7 +141,7 @@ class ChannelBench(Background):
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    def take(self, end: Any, patience: float = 0.0) -> Any:
+    def take_message(self, end: Any, patience: float = 0.0) -> Any:
         """The next that an end receives, waiting for it as the contract says; longer than usual, if
         need be.
         """
@@ -155,7 +155,7 @@ class ChannelBench(Background):
 
     def take_from(self, server: ServerChannel, peer: bytes) -> Sequence[Frame]:
         """The next message that a server receives; it must be of this peer."""
-        item: Received = self.take(server)
+        item: Received = self.take_message(server)
         if item[0] != peer or item[1] is None:
             what = "the end" if item[1] is None else "a message"
             raise Violation(f"{what} of peer {item[0]!r} came", f"the next message is of peer {peer!r}")
@@ -164,7 +164,7 @@ class ChannelBench(Background):
     def take_end(self, channel: Channel) -> None:
         """Nothing but the end is left to come."""
         try:
-            frames = self.take(channel)
+            frames = self.take_message(channel)
         except ConnectionError:
             return
         raise Violation(f"a message of {len(frames)} frames came", "ConnectionError: everything has been received")

@@ -36,7 +36,7 @@ def messages_arrive_whole(bench: ChannelBench) -> None:
         server.send(peer, any_frames)
     for number, frames in enumerate(right):
         expect(bench.take_from(server, peer), frames, f"message {number} to the engine core")
-        expect(bench.take(channel), frames, f"message {number} to the front end")
+        expect(bench.take_message(channel), frames, f"message {number} to the front end")
         expect(sent[number], frames, f"message {number}, in the hands of its sender")
 
 
@@ -70,7 +70,7 @@ def _talk(bench: ChannelBench, channel: Channel) -> None:
         while (frames := channel.receive()) is not None:
             wanted.take(frames, "to the front end")
     while wanted.count < MANY:
-        wanted.take(bench.take(channel), "to the front end")
+        wanted.take(bench.take_message(channel), "to the front end")
 
 
 @check("transport", "channels")
@@ -84,7 +84,7 @@ def peers_are_kept_apart(bench: ChannelBench) -> None:
         channel.send(numbered(f"peer{at}", number))
     wanted: dict[bytes, tuple[int, Numbered]] = {}
     for _ in range(50 * len(channels)):
-        peer, frames = bench.take(server)
+        peer, frames = bench.take_message(server)
         if frames is None:
             raise Violation(f"peer {peer!r} is reported gone", "all 20 are there")
         if peer not in wanted:
@@ -98,7 +98,7 @@ def peers_are_kept_apart(bench: ChannelBench) -> None:
     for at, channel in enumerate(channels):
         answers = Numbered(f"answer{at}")
         for _ in range(5):
-            answers.take(bench.take(channel), f"to front end {at}")
+            answers.take(bench.take_message(channel), f"to front end {at}")
     for channel in channels:
         bench.expect_silence(channel, 0.001)
 
@@ -110,13 +110,13 @@ def names_are_not_used_again(bench: ChannelBench) -> None:
     """
     server, channel, peer = bench.pair()
     channel.close()
-    if (gone := bench.take(server)) != (peer, None):
+    if (gone := bench.take_message(server)) != (peer, None):
         raise Violation(f"{gone!r:.200} came", f"{(peer, None)}: it has closed its end")
     for _ in range(3):
         newcomer, name = bench.join(server)
         server.send(peer, [b"for the one that is gone"])
         server.send(name, [b"for the newcomer"])
-        expect(bench.take(newcomer), [b"for the newcomer"], "to a newcomer")
+        expect(bench.take_message(newcomer), [b"for the newcomer"], "to a newcomer")
 
 
 @check("transport", "channels")
@@ -130,7 +130,7 @@ def large_messages_reach_a_slow_reader_intact(bench: ChannelBench) -> None:
         server.send(peer, as_any_frame(message(("down", number), 10, size)))
         channel.send(as_any_frame(message(("up", number), 10, size)))
     for number, size in enumerate(sizes):
-        expect(bench.take(channel), message(("down", number), 10, size), f"message {number} to the front end")
+        expect(bench.take_message(channel), message(("down", number), 10, size), f"message {number} to the front end")
         up = message(("up", number), 10, size)
         expect(bench.take_from(server, peer), up, f"message {number} to the engine core")
 
@@ -143,7 +143,7 @@ def received_frames_do_not_change(bench: ChannelBench) -> None:
     for frames in sent:
         channel.send(frames)
         server.send(peer, frames)
-    received = [(bench.take_from(server, peer), bench.take(channel)) for _ in sent]
+    received = [(bench.take_from(server, peer), bench.take_message(channel)) for _ in sent]
     for number, (right, (up, down)) in enumerate(zip(sent, received, strict=True)):
         expect(up, right, f"message {number} to the engine core, looked at after all have come")
         expect(down, right, f"message {number} to the front end, looked at after all have come")
@@ -160,4 +160,4 @@ def content_is_only_carried(bench: ChannelBench) -> None:
         channel.send(frames)
         expect(bench.take_from(server, peer), frames, "to the engine core")
         server.send(peer, frames)
-        expect(bench.take(channel), frames, "to the front end")
+        expect(bench.take_message(channel), frames, "to the front end")

@@ -40,7 +40,7 @@ class Talk:
         self.transcript = Transcript()
         self.late: list[EngineCoreOutput] = []
 
-    def add(self, *requests: EngineCoreRequest) -> None:
+    def add_requests(self, *requests: EngineCoreRequest) -> None:
         """Send requests."""
         for request in requests:
             self.client.add_request(request)
@@ -51,7 +51,7 @@ class Talk:
         self.client.abort_requests(request_ids)
         self.transcript.abort(request_ids)
 
-    def take(self) -> EngineCoreOutputs:
+    def take_outputs(self) -> EngineCoreOutputs:
         """The next outputs, recorded."""
         outputs = self.client.get_output()
         self.record(outputs.outputs)
@@ -75,7 +75,7 @@ class Talk:
     def await_ends(self) -> None:
         """Until all requests have ended."""
         while self.transcript.open_ids:
-            if self.take().idle and (left := self.transcript.open_ids):
+            if self.take_outputs().idle and (left := self.transcript.open_ids):
                 raise Violation(
                     f"the engine core is said to be idle, and requests {left} have no terminal output",
                     "every accepted request gets exactly one",
@@ -84,7 +84,7 @@ class Talk:
     def await_idle(self) -> None:
         """Until the client says that nothing is left to come."""
         for _ in range(MAX_EMPTY):
-            if self.take().idle:
+            if self.take_outputs().idle:
                 return
         raise Violation(f"get_output() returned {MAX_EMPTY} times, and never with `idle`", "`idle` once all is said")
 

@@ -35,10 +35,10 @@ def tokens_are_those_of_the_model(bench: ClientBench) -> None:
     gets without a transport; afterwards nothing is left of any, and the client says so.
     """
     talk = bench.start(num_kv_blocks=24, max_model_len=128)
-    talk.add(*requests(24))
+    talk.add_requests(*requests(24))
     talk.run()
     talk.expect_rest()
-    talk.add(*requests(8, prefix="again-", seed=2))
+    talk.add_requests(*requests(8, prefix="again-", seed=2))
     talk.run()
 
 
@@ -55,7 +55,7 @@ def every_field_survives(bench: ClientBench) -> None:
     local.client_index = talk.client.client_index  # which the engine core stamps
     if output.error != told(local):
         raise Violation(f"the scheduler was given {output.error}", told(local))
-    talk.add(FULL_REQUEST)
+    talk.add_requests(FULL_REQUEST)
     talk.run()
     [new] = [new for trace in talk.history for new in trace.plan.new_requests]
     seen = (new.token_ids, new.params, new.cache_salt, new.adapter)
@@ -72,15 +72,15 @@ def every_field_of_an_output_survives(bench: ClientBench) -> None:
     talk = bench.start(oracle={"faults": [{"kind": "error", "request_id": "broken"}]})
     model = OracleModel.of_engine(talk.client.info)
     prompt = list(range(40))
-    talk.add(request("first", prompt=prompt))
+    talk.add_requests(request("first", prompt=prompt))
     talk.run()
     params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True, logprobs=20)
     stop = model.expected_tokens(prompt, params)[7]
     params = msgspec.structs.replace(params, stop_token_ids=(stop,))
-    talk.add(request("broken"), request("last", prompt=prompt, params=params))
+    talk.add_requests(request("broken"), request("last", prompt=prompt, params=params))
     outputs = []
     while talk.transcript.open_ids:
-        outputs += talk.take().outputs
+        outputs += talk.take_outputs().outputs
     end, last = talk.transcript["broken"].terminal, talk.transcript["last"]
     if end is None or end.finish_reason is not FinishReason.ERROR or "broken" not in (end.error or ""):
         raise Violation(f"a request that failed ended by {end}", "reason ERROR, and the error's text")
@@ -99,9 +99,9 @@ def aborted_requests_are_forgotten(bench: ClientBench) -> None:
     that is unknown or has ended does nothing; others go on.
     """
     talk = bench.start(max_num_seqs=4, max_model_len=2048, oracle={"step_time": 0.005})
-    talk.add(*(request(f"long{number}", max_tokens=2000) for number in range(6)), *requests(6))
+    talk.add_requests(*(request(f"long{number}", max_tokens=2000) for number in range(6)), *requests(6))
     while not talk.transcript["long0"].token_ids:
-        talk.take()
+        talk.take_outputs()
     talk.abort("long0", "long5", "unknown")
     talk.abort("long0")
     talk.abort(*(f"long{number}" for number in range(1, 5)))
@@ -125,7 +125,7 @@ def refused_requests_are_answered(bench: ClientBench) -> None:
         "not supported": request("not supported", data_parallel_rank=1),
         "without a seed": request("without a seed", params=SamplingParams(temperature=1)),
     }
-    talk.add(request("before"))
+    talk.add_requests(request("before"))
     refused = []
     for name, one in wrong.items():
         try:
@@ -134,7 +134,7 @@ def refused_requests_are_answered(bench: ClientBench) -> None:
             refused.append(name)
         else:
             talk.transcript.begin(one)
-    talk.add(request("after"))
+    talk.add_requests(request("after"))
     talk.await_ends()
     for name in (name for name in wrong if name not in refused):
         end = talk.transcript[name].terminal
@@ -153,7 +153,7 @@ def utilities_return_values_and_errors(bench: ClientBench) -> None:
     """
     talk = bench.start()
     call = talk.client.call_utility
-    talk.add(*requests(4))
+    talk.add_requests(*requests(4))
     stats = call("get_stats")
     if type(stats) is not SchedulerStats or call("is_alive") is not True or call("check_health") is not None:
         raise Violation(f"get_stats gave {stats!r}, or is_alive not True, or check_health not None", "as declared")
@@ -181,14 +181,14 @@ def shutdown_ends_everything(bench: ClientBench) -> None:
     call does.
     """
     talk = bench.start(shutdown_timeout=0.0, oracle={"step_time": 0.02})
-    talk.add(request("one", max_tokens=450), request("two", max_tokens=450))
+    talk.add_requests(request("one", max_tokens=450), request("two", max_tokens=450))
     while not talk.transcript["one"].token_ids:
-        talk.take()
+        talk.take_outputs()
     for _ in range(3):
         bench.call("shutdown()", talk.client.shutdown)
     try:
         while True:
-            talk.take()
+            talk.take_outputs()
     except EngineDeadError:
         pass
     ends = [story.finish_reason for story in talk.transcript.stories]
@@ -211,11 +211,11 @@ def shutdown_lets_requests_end(bench: ClientBench) -> None:
     end.
     """
     talk = bench.start(shutdown_timeout=60.0, oracle={"step_time": 0.002})
-    talk.add(*(request(f"r{number}", max_tokens=60) for number in range(4)))
+    talk.add_requests(*(request(f"r{number}", max_tokens=60) for number in range(4)))
     bench.call("shutdown() of requests that take a tenth of a second", talk.client.shutdown)
     try:
         while True:
-            talk.take()
+            talk.take_outputs()
     except EngineDeadError:
         pass
     talk.transcript.check(OracleModel.of_engine(talk.client.info))
@@ -229,7 +229,7 @@ def shutdown_leaves_nothing(bench: ClientBench) -> None:
     """After `shutdown` no process, thread or file descriptor of the engine is left."""
     before = Inventory()
     talk = bench.start()
-    talk.add(request("one"))
+    talk.add_requests(request("one"))
     talk.run()
     talk.client.shutdown()
     expect_nothing_more(bench, before)
@@ -241,9 +241,9 @@ def a_step_that_fails_ends_the_engine(bench: ClientBench) -> None:
     cause.
     """
     talk = bench.start(oracle={"faults": [{"kind": "fail", "step": 3}]})
-    talk.add(request("one"), request("two"))
+    talk.add_requests(request("one"), request("two"))
     try:
-        while not talk.take().idle:
+        while not talk.take_outputs().idle:
             pass
     except EngineDeadError as error:
         if "the oracle was set to fail" not in reasons(error):

@@ -24,7 +24,7 @@ def a_front_end_that_closes_is_gone_once(bench: ChannelBench) -> None:
         for last in range(20):
             channel.send(numbered("last", last))
         channel.close()
-        while (received := bench.take(server))[1] is not None:
+        while (received := bench.take_message(server))[1] is not None:
             wanted.take(received[1], "from a front end that has closed its end")  # all of it, or less at the end
         if received[0] != peer:
             raise Violation(f"peer {received[0]!r} is reported gone", f"it is {peer!r} that has closed its end")
@@ -41,14 +41,14 @@ def a_front_end_that_is_killed_is_gone_once(bench: ChannelBench) -> None:
     server = bench.listen()
     stays, stays_peer = bench.join(server)
     child = bench.child("front_end", address=dict(server.address), count=40, size=MEGABYTE)
-    peer, frames = bench.take(server, CHILD_START)
+    peer, frames = bench.take_message(server, CHILD_START)
     expect(frames or [], [b"hello"], "from another process")
     server.send(peer, [b"go on"])
     bench.report_of(child)  # all is sent, and no more of it taken here than what the transport buffers
     expect(bench.take_from(server, peer), message(0, MEGABYTE), "message 0 of another process")
     child.kill()
     number = 1
-    while (received := bench.take(server))[1] is not None:
+    while (received := bench.take_message(server))[1] is not None:
         expect(received[1], message(number, MEGABYTE), f"message {number} of a process that was killed")
         number += 1
     if received[0] != peer:
@@ -72,7 +72,7 @@ def the_end_of_the_engine_core_is_seen(bench: ChannelBench) -> None:
     for channel, _ in pairs:
         wanted = Numbered("last")
         while wanted.count < 20:
-            wanted.take(bench.take(channel), "before the end of the engine core's end")
+            wanted.take(bench.take_message(channel), "before the end of the engine core's end")
         for _ in range(3):
             bench.take_end(channel)
 
@@ -88,7 +88,7 @@ def the_end_is_seen_by_those_who_wait_for_it(bench: ChannelBench) -> None:
     gone.close()
     if not wait_for(server.fileno(), bench.patience):
         raise Violation("ServerChannel.fileno() is not readable though a peer has gone", "it is: receive() says so")
-    if (received := bench.take(server)) != (gone_peer, None):
+    if (received := bench.take_message(server)) != (gone_peer, None):
         raise Violation(f"{received!r:.200} came", f"{(gone_peer, None)}")
     server.close(0.0)
     if not wait_for(channel.fileno(), bench.patience):
@@ -106,12 +106,14 @@ def an_engine_core_that_is_killed_is_seen(bench: ChannelBench) -> None:
     channel = bench.open_at(address)
     channel.send([b"hello"])
     bench.report_of(child)  # all is sent, and no more of it taken here than what the transport buffers
-    expect(bench.take(channel), message(0, MEGABYTE), "message 0 of another process")
+    expect(bench.take_message(channel), message(0, MEGABYTE), "message 0 of another process")
     child.kill()
     number = 1
     try:
         while True:
-            expect(bench.take(channel), message(number, MEGABYTE), f"message {number} of a process that was killed")
+            expect(
+                bench.take_message(channel), message(number, MEGABYTE), f"message {number} of a process that was killed"
+            )
             number += 1
     except ConnectionError:
         pass

@@ -55,7 +55,7 @@ def many_can_come_at_once(bench: ChannelBench) -> None:
         channel.send([b"I am", str(number).encode()])
     names = {}
     for _ in channels:
-        peer, frames = bench.take(server)
+        peer, frames = bench.take_message(server)
         names[peer] = [bytes(frame) for frame in frames or ()]
     right = [[b"I am", str(number).encode()] for number in range(len(channels))]
     if sorted(names.values()) != right:
@@ -98,8 +98,8 @@ def linger_delivers_the_last_words(bench: ChannelBench) -> None:
     server.send(peer, [b"good-bye"])
     closing = bench.start_call(server.close, 10 * bench.patience)
     for number in range(20):
-        expect(bench.take(channel), message(number, MEGABYTE), f"message {number} before a close that lingers")
-    expect(bench.take(channel), [b"good-bye"], "the last message before a close that lingers")
+        expect(bench.take_message(channel), message(number, MEGABYTE), f"message {number} before a close that lingers")
+    expect(bench.take_message(channel), [b"good-bye"], "the last message before a close that lingers")
     bench.take_end(channel)
     bench.finish(closing, "ServerChannel.close() whose last words have left")
 
@@ -165,7 +165,7 @@ def _come_and_go(bench: ChannelBench, server: ServerChannel) -> None:
     channel, peer = bench.join(server)
     server.send(peer, message("unread", MEGABYTE))
     channel.close()
-    if (received := bench.take(server)) != (peer, None):
+    if (received := bench.take_message(server)) != (peer, None):
         raise Violation(f"{received!r:.200} came", f"{(peer, None)}: it has closed its end")
 
 
@@ -180,7 +180,7 @@ def ends_may_change_threads(bench: ChannelBench) -> None:
         bench.call(
             "ServerChannel.send() on a thread that does not receive", server.send, peer, numbered("down", number)
         )
-        down = bench.call("Channel.receive() on a thread of its own", bench.take, channel)
+        down = bench.call("Channel.receive() on a thread of its own", bench.take_message, channel)
         expect(down, numbered("down", number), "received on another thread")
         bench.call("Channel.send() on a thread of its own", channel.send, numbered("up", number))
         expect(bench.take_from(server, peer), numbered("up", number), "sent on another thread")
@@ -199,7 +199,7 @@ def two_servers_stand_side_by_side(bench: ChannelBench) -> None:
         server.send(front_end.peer, numbered("down", number))
         front_end.channel.send(numbered("up", number))
     for number, (server, front_end) in enumerate(lines):
-        up, down = bench.take_from(server, front_end.peer), bench.take(front_end.channel)
+        up, down = bench.take_from(server, front_end.peer), bench.take_message(front_end.channel)
         expect(up, numbered("up", number), f"to engine core {number} of three")
         expect(down, numbered("down", number), f"to the front end of engine core {number} of three")
     servers[0].close(0.0)
@@ -210,6 +210,6 @@ def two_servers_stand_side_by_side(bench: ChannelBench) -> None:
 
 def _expect_talk(bench: ChannelBench, server: ServerChannel, channel: Channel, peer: bytes) -> None:
     server.send(peer, [b"go on"])
-    expect(bench.take(channel), [b"go on"], "after the end of another engine core in this process")
+    expect(bench.take_message(channel), [b"go on"], "after the end of another engine core in this process")
     channel.send([b"I do"])
     expect(bench.take_from(server, peer), [b"I do"], "after the end of another engine core in this process")

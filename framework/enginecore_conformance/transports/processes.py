@@ -29,7 +29,7 @@ def front_ends_share_an_engine_core(bench: ClientBench) -> None:
     if len({talk.client.client_index for talk in talks}) != 3:
         raise Violation(f"client indices {[talk.client.client_index for talk in talks]}", "three different ones")
     for number, talk in enumerate(talks):
-        talk.add(*requests(8, prefix=f"of{number}-", seed=number))
+        talk.add_requests(*requests(8, prefix=f"of{number}-", seed=number))
     others[0].client.add_request(request("never-ending", max_tokens=500))
     others[0].client.shutdown()
     for talk in (first, others[1]):
@@ -49,7 +49,7 @@ def an_event_loop_gets_the_same(bench: ClientBench) -> None:
     try:
         for number in range(2):
             mine = requests(8, prefix=f"sync{number}-", seed=number)
-            talk.add(*mine)
+            talk.add_requests(*mine)
             asyncio.run(_run(client, requests(8, prefix=f"async{number}-", seed=number + 5)))
             talk.run()
     finally:
@@ -86,8 +86,8 @@ def an_engine_core_that_is_killed_is_mourned(bench: ClientBench) -> None:
     first = bench.talk(make_client(loaded))
     second = bench.talk(attach_client(loaded, first.client.address))  # type: ignore[attr-defined]
     for number, talk in enumerate((first, second)):
-        talk.add(request(f"r{number}", max_tokens=450))
-        talk.take()
+        talk.add_requests(request(f"r{number}", max_tokens=450))
+        talk.take_outputs()
     waiting = [bench.start_call(_take_all, talk) for talk in (first, second)]
     os.kill(first.client.engine_core_pid, signal.SIGKILL)  # type: ignore[attr-defined]
     for call, talk in zip(waiting, (first, second), strict=True):
@@ -102,4 +102,4 @@ def an_engine_core_that_is_killed_is_mourned(bench: ClientBench) -> None:
 
 def _take_all(talk: Talk) -> None:
     while True:
-        talk.take()
+        talk.take_outputs()

@@ -28,11 +28,11 @@ def send_waits_for_no_reader(bench: ChannelBench) -> None:
     for number in range(BACKLOG):
         server.send(slow_peer, message(number, MEGABYTE))
         server.send(quick_peer, numbered("quick", number))
-        expect(bench.take(quick), numbered("quick", number), "to a front end beside one that does not read")
+        expect(bench.take_message(quick), numbered("quick", number), "to a front end beside one that does not read")
         quick.send(numbered("answer", number))
         expect(bench.take_from(server, quick_peer), numbered("answer", number), "from a front end beside that one")
     for number in range(BACKLOG):
-        expect(bench.take(slow), message(number, MEGABYTE), f"message {number} of those that waited")
+        expect(bench.take_message(slow), message(number, MEGABYTE), f"message {number} of those that waited")
 
 
 @check("transport", "channels")
@@ -55,7 +55,7 @@ def what_was_sent_leaves_by_itself(bench: ChannelBench) -> None:
     channel.send(large)
     expect(bench.take_from(server, peer), large, "to the engine core")
     server.send(peer, large)
-    expect(bench.take(channel), large, "to the front end")
+    expect(bench.take_message(channel), large, "to the front end")
 
 
 @check("transport", "channels")
@@ -71,13 +71,13 @@ def sending_to_a_peer_that_is_gone_does_nothing(bench: ChannelBench) -> None:
     for number in range(20):  # its end may not have been noticed yet
         server.send(peer, numbered("gone", number))
         server.send(other_peer, numbered("other", number))
-    if (gone := bench.take(server)) != (peer, None):
+    if (gone := bench.take_message(server)) != (peer, None):
         raise Violation(f"{gone!r:.200} came", f"{(peer, None)}: it has closed its end")
     for stranger in (peer, b"unknown", b"", b"\0\0\0\0\0"):
         server.send(stranger, numbered("gone", 0))
         server.send(stranger, backlog)
     for number in range(20):
-        expect(bench.take(other), numbered("other", number), "to the front end that is still there")
+        expect(bench.take_message(other), numbered("other", number), "to the front end that is still there")
     other.send([b"still here"])
     expect(bench.take_from(server, other_peer), [b"still here"], "from the front end that is still there")
     bench.expect_silence(server)
@@ -118,7 +118,7 @@ def what_is_too_large_is_refused(bench: ChannelBench) -> None:
             )
         send([b"after"])
     for text in (b"before", b"after"):
-        expect(bench.take(channel), [text], "to the front end, around the message that was refused")
+        expect(bench.take_message(channel), [text], "to the front end, around the message that was refused")
         expect(bench.take_from(server, peer), [text], "to the engine core, around the message that was refused")
 
 

@@ -79,10 +79,10 @@ def _expect_talk(bench: ChannelBench, server: ServerChannel, channel: Channel, p
             expect(frames, numbered("up", number), "from a front end, with strangers about")
             break
     server.send(peer, numbered("down", number))
-    expect(bench.take(channel), numbered("down", number), "to a front end, with strangers about")
+    expect(bench.take_message(channel), numbered("down", number), "to a front end, with strangers about")
 
 
 def _received(bench: ChannelBench, server: ServerChannel) -> Iterator[tuple[bytes, list[bytes]]]:
     while True:
-        peer, frames = bench.take(server)
+        peer, frames = bench.take_message(server)
         yield peer, [bytes(frame) for frame in frames or ()]

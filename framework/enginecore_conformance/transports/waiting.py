@@ -56,7 +56,7 @@ def fileno_wakes_every_kind_of_waiter(bench: ChannelBench) -> None:
             send()
             if not wait(end.fileno(), bench.patience):
                 raise Violation(f"{name} waited {bench.patience:g} s on {what}.fileno()", READABLE)
-            frames = bench.take_from(server, peer) if end is server else bench.take(channel)
+            frames = bench.take_from(server, peer) if end is server else bench.take_message(channel)
             expect(frames, [name.encode()], f"the message that {name} waited for")
 
 
@@ -99,7 +99,7 @@ def _ask(bench: ChannelBench, channel: Channel) -> None:
             for _ in range(1 + number % 3):
                 channel.send(numbered("ask", number))
             for _ in range(1 + number % 3):
-                expect(bench.take(channel), numbered("ask", number), f"the answer of round {number}")
+                expect(bench.take_message(channel), numbered("ask", number), f"the answer of round {number}")
     finally:
         channel.send([b"stop"])
 
@@ -128,9 +128,9 @@ def fileno_stays_readable_until_nothing_is_left(bench: ChannelBench) -> None:
         if end is server:
             expect(bench.take_from(server, peer), one, "to the engine core")
         else:
-            expect(bench.take(channel), one, "to the front end")
+            expect(bench.take_message(channel), one, "to the front end")
     expect(bench.take_from(server, peer), meanwhile, "to the engine core")
-    expect(bench.take(other), meanwhile, "to another front end")
+    expect(bench.take_message(other), meanwhile, "to another front end")
 
 
 @check("transport", "channels")
@@ -142,7 +142,7 @@ def fileno_stays_the_same(bench: ChannelBench) -> None:
     own = channel.fileno()
     bench.join(server)
     server.send(peer, [b"some"])
-    bench.take(channel)
+    bench.take_message(channel)
     for what, first, now in (("ServerChannel", before, server.fileno()), ("Channel", own, channel.fileno())):
         if not isinstance(first, int) or first != now:
             raise Violation(f"{what}.fileno() was {first!r} and is {now!r}", "one number")

@@ -136,11 +136,11 @@ class LiveExperiment:
         """Requests that their clients have had enough of."""
         now = self._clock.now()
         for request_id in request_ids:
-            self._ledger.leave(request_id, now)
+            self._ledger.record_departure(request_id, now)
 
     def refused(self, request_id: str) -> None:
         """A request that no engine core took."""
-        self._ledger.drop(request_id)
+        self._ledger.drop_request(request_id)
 
     def closing(self) -> None:
         """From here on an engine core that ends is no failure."""
@@ -204,7 +204,7 @@ class LiveExperiment:
                 self._test = self._make_test(sd)
                 self._first_pair = self._switchback.at(self._clock.now() - self._began).pair + 1  # this one is mixed
             return
-        test.add(difference)
+        test.add_difference(difference)
         if test.is_decided:
             better = CANDIDATE if test.mean < 0 else BASELINE
             self._finish(

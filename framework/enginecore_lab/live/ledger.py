@@ -113,12 +113,12 @@ class Ledger:
         self._live[request_id] = LiveRequest(arm, block, now)
         self._unended[block.number] += 1
 
-    def drop(self, request_id: str) -> None:
+    def drop_request(self, request_id: str) -> None:
         """Drop a request that was never served."""
         if (request := self._live.pop(request_id, None)) is not None:
             self._unended[request.block.number] -= 1
 
-    def leave(self, request_id: str, now: float) -> None:
+    def record_departure(self, request_id: str, now: float) -> None:
         """Record that the client of a request has left: a stop string has come, or the stream is no
         longer read.
 
@@ -135,7 +135,7 @@ class Ledger:
             return
         request.saw(len(output.new_token_ids), now)
         if output.finish_reason is FinishReason.ABORT:
-            self.leave(output.request_id, now)
+            self.record_departure(output.request_id, now)
         elif output.finish_reason is not None:
             del self._live[output.request_id]
             self._end(request, output.finish_reason, self._penalty)

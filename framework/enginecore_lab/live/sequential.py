@@ -36,7 +36,7 @@ class SequentialTest:
         self._sum = self._sum_of_squares = 0.0
         self._log_largest = 0.0
 
-    def add(self, difference: float) -> None:
+    def add_difference(self, difference: float) -> None:
         """One more pair.
 
         Raises:

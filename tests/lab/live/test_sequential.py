@@ -13,7 +13,7 @@ def test_the_numbers_by_hand():
     assert (test.e_value, test.p_value, test.is_decided) == (1.0, 1.0, False)
     assert isnan(test.mean)
     for d in (1.0, -0.5, 2.0):
-        test.add(d)
+        test.add_difference(d)
     c = (-2 * log(0.05) + log(1 - 2 * log(0.05))) / 50 / 4.0
     s, v = 2.5, 1.0 + 0.25 + 4.0
     assert test.e_value == pytest.approx(exp(c * s**2 / (2 * (1 + c * v))) / sqrt(1 + c * v), rel=1e-12)
@@ -38,7 +38,7 @@ def test_looking_after_every_pair_gives_few_false_alarms(law):
     for row in differences.tolist():
         test = SequentialTest(sd, num_pairs=100)
         for d in row:
-            test.add(d)
+            test.add_difference(d)
             if test.is_decided:
                 alarms += 1
                 break
@@ -61,14 +61,14 @@ def test_an_effect_is_found_and_stays_found():
     for _ in range(100):
         test = SequentialTest(1.0, num_pairs=100)
         for d in rng.normal(-0.5, 1.0, size=300).tolist():
-            test.add(d)
+            test.add_difference(d)
             if test.is_decided:
                 break
         stops.append(test.num_pairs)
         assert test.is_decided
         assert test.mean < 0
         before = test.p_value
-        test.add(50.0)
+        test.add_difference(50.0)
         assert test.is_decided
         assert test.p_value <= before
     assert 20 < np.median(stops) < 80
@@ -81,7 +81,7 @@ def test_the_confidence_sequence_covers_the_mean_at_every_look():
         test = SequentialTest(1.0, num_pairs=100)
         outside = False
         for d in row:
-            test.add(d)
+            test.add_difference(d)
             outside |= abs(test.mean - 0.3) > test.half_width
         misses += outside
     assert misses <= 0.05 * 300
@@ -104,7 +104,7 @@ def test_arguments_that_make_no_sense(arguments, words):
 @pytest.mark.parametrize("value", [inf, -inf, float("nan")])
 def test_a_difference_that_is_no_number_is_refused(value):
     with pytest.raises(ValueError, match="must be a finite number"):
-        SequentialTest(1.0).add(value)
+        SequentialTest(1.0).add_difference(value)
 
 
 def test_power():
