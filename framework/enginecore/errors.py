@@ -25,7 +25,7 @@ class UtilityError(EngineCoreError):
     """A control call failed in the engine core, which goes on.
 
     Attributes:
-        traceback: Of the failure, as text.
+        traceback: Traceback of the failure, as text.
     """
 
     def __init__(self, message: str, traceback: str = "") -> None:

@@ -74,7 +74,7 @@ class PositionLogprobs(Message, kw_only=True):
 
     Attributes:
         token_ids: The sampled token first, then the likeliest in order.
-        logprobs: Of each, natural logarithm.
+        logprobs: Natural logarithm of each one's probability.
         sampled_rank: How likely the sampled token was among all: 1 is the likeliest.
     """
 
@@ -165,7 +165,7 @@ class EngineInfo(Message, kw_only=True):
         max_concurrent_batches: Batches in flight at most.
         components: Name of the component that runs, by kind.
         seed: The engine's seed.
-        dtype: Of the weights and activations.
+        dtype: Data type of the weights and activations.
         device: Where the model runs.
     """
 

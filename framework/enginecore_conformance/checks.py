@@ -61,8 +61,8 @@ class Check(Generic[B]):
     """One rule.
 
     Attributes:
-        name: Of the check: how it is opted out of.
-        kind: Of components that it is for.
+        name: Name of the check, by which it is opted out of.
+        kind: Kind of the components that it is for.
         needs: Capabilities of the components that it is for.
         rule: The rule, as a sentence.
         function: Raises if it does not.

@@ -48,7 +48,7 @@ class Subject:
         loaded: Settings that choose it.
         reference: Reference that finds it: "kind:name", or "module:NAME" of one that is not
             installed.
-        options: As given.
+        options: Options of the checks.
         clearing: Resources that checks share, and their release. Checks can be run again after
             that.
     """

@@ -55,7 +55,7 @@ class Trace:
 
         Args:
             run: Class of the run.
-            name: Of the rule that it is about.
+            name: Name of the rule that it is about.
             reference: Reference that finds the component.
             options: Further keyword arguments of the run, such as the component's own settings.
         """

@@ -17,7 +17,7 @@ class BrickWorkload:
     """A source of requests; the same seed gives the same ones.
 
     Attributes:
-        seed: Of the generator.
+        seed: Seed of the generator.
         block_size: Length of a brick, in tokens.
         vocab_size: Token ids are below this.
         num_bricks: Different bricks.

@@ -33,7 +33,7 @@ class Wave(NamedTuple):
     Attributes:
         prompts: Prompt lengths.
         late: Prompt lengths of those that come later, one every `LATE_EVERY` steps.
-        num_output_tokens: Of each.
+        num_output_tokens: Output tokens of each request.
     """
 
     prompts: list[int]
@@ -46,7 +46,7 @@ class Calibration:
     """The measurements and the fitted costs.
 
     Attributes:
-        info: Of the engine that ran.
+        info: Facts and limits of the engine that ran.
         samples: Every step but those of the warm-up.
         gaps: Seconds of host work from each step's end to the start of the next, where no request had to be waited for.
         fit: Costs fitted to the samples; its gap is the mean one.

@@ -29,13 +29,14 @@ class MetricComparison(msgspec.Struct, frozen=True, kw_only=True):
         candidate: The candidate's value per replicate, paired with it.
         difference: Estimate of candidate - baseline, in the metric's unit.
         relative: The same as a share of the baseline; 0 if that is 0.
-        interval: Of the difference; None where a verdict was refused.
+        interval: Confidence interval of the difference; None where a verdict was refused.
         p_value: Two-sided, by sign flips; of secondary metrics adjusted after Holm. None: not random, or refused.
         margin: Differences smaller than this, in the metric's unit, do not matter.
         verdict: From the interval against the margin; from the relative one where the margin is a share.
         reason: One sentence that says why.
-        relative_interval: Of the change as a share of the baseline; where the margin is a share, the one that decides.
-            None: refused, the margin is no share, or not all values are above 0.
+        relative_interval: Confidence interval of the change as a share of the baseline; where the
+            margin is a share, the one that decides. None: refused, the margin is no share, or not
+            all values are above 0.
     """
 
     metric: str
@@ -83,19 +84,19 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A whole experiment's outcome.
 
     Attributes:
-        name: Of the experiment.
+        name: Name of the experiment.
         sentence: The verdict in one sentence.
         loop: How requests came: "open", "closed" or "partly open".
         virtual: Whether time was simulated.
         replicates: How many pairs.
-        seed: Of the experiment.
+        seed: Seed of the experiment.
         arms: The baseline first.
         comparisons: Each other arm against the baseline.
         noise_floor: Half width of the A/A interval of the primary metric; exactly 0 in virtual time.
         warnings: Facts that a reader must know before believing it.
         experiment: The experiment file as read, as plain values.
         workload_hashes: SHA-256 of each replicate's workload.
-        versions: Of Python, packages and plugins.
+        versions: Versions of Python, packages and plugins.
         command: Repeats it.
         created: When it was made; the one field that two equal runs may differ in.
     """

@@ -39,7 +39,7 @@ class ArmSettings(Table):
     """One configuration.
 
     Attributes:
-        name: For people.
+        name: Name for people.
         settings: Settings that the arm sets over `[engine]`.
     """
 
@@ -89,9 +89,9 @@ class SloSettings(Table):
     """Limits that a good request meets, in seconds; a request's own terms go before these.
 
     Attributes:
-        ttft: To its first token.
+        ttft: Seconds to the first token.
         tpot: Per output token after the first.
-        e2e: To its last token.
+        e2e: Seconds to the last token.
     """
 
     ttft: float | None = Field(default=None, gt=0)
@@ -107,8 +107,8 @@ class WindowSettings(Table):
     """Which requests of each replicate count, by their place.
 
     Attributes:
-        skip_first: So many meet an engine that is still idle.
-        skip_last: So many meet one that empties.
+        skip_first: Requests at the beginning, which meet an idle engine.
+        skip_last: Requests at the end, which meet an engine that empties.
     """
 
     skip_first: int = Field(default=0, ge=0)
@@ -123,7 +123,7 @@ class Experiment(Table):
     """A whole experiment. `load_experiment` reads one, with errors that name the key.
 
     Attributes:
-        name: For people. Unset: its file's.
+        name: Name for people. Unset: its file's.
         workload: Workload of every arm.
         arms: The first is the baseline.
         primary: The metric that decides.
@@ -131,7 +131,8 @@ class Experiment(Table):
         engine: Settings of every arm, as in an engine's configuration file. The environment is not read.
         slo: Limits that a good request meets.
         window: Choice of the requests that count.
-        seed: Of the workload, of the order of runs, of resampling, and, if no arm says otherwise, of the engines.
+        seed: Seed of the workload, of the order of runs, of resampling, and, if no arm says
+            otherwise, of the engines.
         across: Summary of the replicates: their mean; or their median, if single ones may be
             anything.
         replicates: How many pairs; 1: one workload without chance, of which the difference is exact.

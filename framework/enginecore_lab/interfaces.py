@@ -90,9 +90,9 @@ class Slo:
     these.
 
     Attributes:
-        ttft: To its first token.
+        ttft: Seconds to the first token.
         tpot: Per output token after the first. A request of one token meets it.
-        e2e: To its last token.
+        e2e: Seconds to the last token.
     """
 
     ttft: float | None = None

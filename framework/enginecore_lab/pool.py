@@ -31,7 +31,7 @@ def run_tasks(
     """Call `function` with the arguments of each task; returns the results in the order of the tasks.
 
     Args:
-        function: Of a module, so that another process can import it.
+        function: A function of a module, so that another process can import it.
         tasks: Arguments; they and the results are pickled.
         jobs: Processes, or Ray tasks, at the same time; with one process it is this one.
         kind: Where the tasks run.

@@ -28,10 +28,10 @@ class PredictionError:
 
     Attributes:
         metric: E.g. "ttft_mean".
-        real: Of the real run.
+        real: Value of the real run.
         low: Lower end of a 95 % interval of it.
         high: Upper end.
-        simulated: Of the simulated run.
+        simulated: Value of the simulated run.
     """
 
     metric: str
@@ -75,7 +75,7 @@ def predict(workload: Workload, settings: Mapping[str, Any], costs: Path) -> tup
 
     Args:
         workload: The workload of both engines.
-        settings: Of the real engine, all that count.
+        settings: Complete settings of the real engine.
         costs: As `enginecore calibrate` writes them.
     """
     real = replay(workload, settings, virtual=False)

@@ -119,7 +119,8 @@ def replayable_seconds(steps: Sequence[RecordedStep], woken: Mapping[int, float]
 
     Args:
         steps: All steps, in order, each ended.
-        woken: Of each step before which the engine had nothing to do: its index, and when a request came.
+        woken: For each step before which the engine had nothing to do: its index, and when a
+            request came.
     """
     seconds = []
     for index, step in enumerate(steps):

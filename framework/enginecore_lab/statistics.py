@@ -188,7 +188,7 @@ def judge(interval: Interval, direction: Direction, margin: float) -> Verdict:
     """The whole interval beyond the margin: better or worse. All of it within: equivalent. Else undecided.
 
     Args:
-        interval: Of candidate - baseline.
+        interval: Interval of candidate - baseline.
         direction: Whether higher or lower is better.
         margin: Differences up to this do not matter; 0: every difference does.
     """

@@ -11,7 +11,7 @@ class Streams:
     The same seed, names and replicate give the same numbers in every process (and with the same version of numpy).
 
     Args:
-        seed: Of the experiment.
+        seed: Seed of the experiment.
         path: Names that all of these streams are below; none at first.
     """
 

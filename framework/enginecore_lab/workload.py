@@ -26,7 +26,7 @@ class WorkloadRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         turn: Index of the turn in its session, from 0.
         after: Id of the request that it waits for; None: it comes at `arrival`.
         delay: Think time: seconds from the end of `after`.
-        tenant: Whom it is for.
+        tenant: Tenant that sent it.
         priority: Smaller is more urgent.
         ttft_slo: Seconds from its arrival within which its first token is wanted.
         tpot_slo: Seconds per output token wanted after the first.
@@ -51,7 +51,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Requests in order of arrival, and how they come.
 
     Attributes:
-        name: For people.
+        name: Name for people.
         requests: By arrival; a request that follows another stands after it.
         block_size: Tokens per hash id; 0: no request has any.
         loop: "open": requests come when they come. "closed": `concurrency` clients each send the next one when their

@@ -73,8 +73,8 @@ class CostModel:
     """Costs of steps, by regime: the code that runs is not the same.
 
     Attributes:
-        decode: Of steps that only decode.
-        mixed: Of all others.
+        decode: Cost of steps that only decode.
+        mixed: Cost of all other steps.
         gap: Seconds of host work from the end of a step to the start of the next one.
     """
 

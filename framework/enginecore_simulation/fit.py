@@ -59,7 +59,7 @@ def fit_costs(samples: Sequence[StepSample], *, gap: float = 0.0, seed: int = 0)
     Args:
         samples: Steps that computed at least one token and took some time; others are left out.
         gap: Seconds of host work between steps, measured apart.
-        seed: Of the choice of steps that are held out.
+        seed: Seed of the choice of steps that are held out.
 
     Raises:
         ConfigurationError: there are too few steps, or scipy is not installed.

@@ -12,10 +12,10 @@ class Hardware:
     """One card.
 
     Attributes:
-        flops: Of dense 16-bit arithmetic, per second.
-        bandwidth: Of its memory, bytes per second.
+        flops: Operations of dense 16-bit arithmetic per second.
+        bandwidth: Memory bandwidth, bytes per second.
         memory: Bytes.
-        link: To its peers, bytes per second in one direction.
+        link: Bandwidth to its peers, bytes per second in one direction.
 
     Raises:
         ConfigurationError: a figure is not above 0.

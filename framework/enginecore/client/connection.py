@@ -46,7 +46,7 @@ class Connection:
     Attributes:
         info: Facts and limits of the engine core.
         client_index: Index of this front end among those of the engine core.
-        process: Of the engine core, for the front end that started it.
+        process: Process of the engine core, for the front end that started it.
         is_idle: Whether nothing is left of all requests that were sent.
     """
 

@@ -37,7 +37,7 @@ class SentStep:
     Attributes:
         plan: The plan of the step.
         pieces: Requests with tokens in it, and how many.
-        sampled: Those whose token comes back.
+        sampled: Requests whose token comes back.
     """
 
     plan: SchedulerOutput

@@ -7,7 +7,7 @@ class BrokenRule(InvariantError):
     """A component does not do what its interface says.
 
     Attributes:
-        kind: Of the component.
+        kind: Kind of the component.
         rule: Name of the rule; the conformance kit has a check of this name.
         seen: The event that breaks the rule, in words.
     """

@@ -60,7 +60,7 @@ class OpenRequests:
         Args:
             outputs: Outputs of the step.
             sampled: Tokens that the step gave to requests that are live.
-            output: Of that step.
+            output: Output of the workers for that step.
 
         Raises:
             BrokenRule: an output is not due, or one that is due is missing.

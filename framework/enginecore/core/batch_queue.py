@@ -33,7 +33,8 @@ class BatchQueue:
     """Steps that were submitted and not settled. They are settled in order.
 
     Args:
-        capabilities: Of the executor: how many steps it takes, and whether it feeds tokens.
+        capabilities: Capabilities of the executor: how many steps it takes, and whether it feeds
+            tokens.
     """
 
     def __init__(self, capabilities: ExecutorCapabilities) -> None:

@@ -64,7 +64,7 @@ class EngineInput:
         prompt: Text, if there was one.
         prompt_token_ids: At least one token, each in the vocabulary.
         params: `max_tokens` is set.
-        fields: As given.
+        fields: Fields of the request, as given.
     """
 
     prompt: str | None

@@ -94,7 +94,7 @@ class ModelInfo:
         max_model_len: The longest context that the model was made for, in tokens.
         vocab_size: Token ids are below this.
         eos_token_ids: Tokens with which the model ends its output.
-        dtype: Of weights and activations, e.g. "bfloat16".
+        dtype: Data type of weights and activations, e.g. "bfloat16".
         device: Where it runs, e.g. "cpu" or "cuda:0".
     """
 
@@ -171,7 +171,7 @@ class Executor(ABC):
         gone meanwhile is sampled all the same, and its token is kept or dropped by the scheduler.
 
         Args:
-            step: Of the plan.
+            step: Step number of the plan.
             grammar: Allowed tokens of the requests that it names; others are free.
                 None: all are free.
 

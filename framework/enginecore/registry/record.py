@@ -26,10 +26,10 @@ class PluginRecord:
         module: Module that the entry point names.
         distribution: The installed distribution that declares it; "argument" for components given
             as objects.
-        version: Of the distribution.
+        version: Version of the distribution.
         status: "active"; "blocked" (left out on purpose); "failed" (left out because it is broken).
         reason: Why it is not active, in a sentence.
-        traceback: Of the exception that it raised, if one is the reason.
+        traceback: Traceback of the exception that it raised, if one is the reason.
         components: All that it offers if active. A plugin that is blocked because it opens a
             network surface lists what it would offer.
         kinds: Kinds that it declares, as far as they were found out. They count only if it is

@@ -110,7 +110,7 @@ class RunningRequests:
     Attributes:
         prefilling: Known tokens are left to schedule; in order of rank.
         draining: All tokens are scheduled.
-        ranked: Those in prefill and decode: the candidates for a victim.
+        ranked: Requests in prefill and decode: the candidates for a victim.
     """
 
     def __init__(self, max_num_seqs: int) -> None:
@@ -208,8 +208,8 @@ class LiveRequests:
     Read by all parts of the scheduler; `Transitions` alone adds, moves and removes.
 
     Attributes:
-        waiting: Those without a seat.
-        running: Those with one.
+        waiting: Requests without a seat.
+        running: Requests with a seat.
     """
 
     def __init__(self, max_num_seqs: int) -> None:

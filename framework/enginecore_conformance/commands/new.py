@@ -22,12 +22,12 @@ _SUFFIX = ".jinja"
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help="What the package offers: scheduler.")],
-    name: Annotated[str, typer.Argument(help="What users will choose it by, such as least-work.")],
+    kind: Annotated[str, typer.Argument(help="Kind of the component: scheduler.")],
+    name: Annotated[str, typer.Argument(help="Name by which users choose it, such as least-work.")],
 ) -> None:
     """Write a package that offers a component: code, tests, and how to install it.
 
-    It is written into a new folder of its name.
+    The package goes into a new folder of its name.
     """
     templates = Environment(
         loader=PackageLoader("enginecore_conformance.commands"),

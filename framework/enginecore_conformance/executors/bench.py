@@ -107,7 +107,7 @@ class ExecutorBench(Background):
         Args:
             request: The request to compare.
             what: How it ran.
-            count: So many of its tokens are compared; None: all.
+            count: Number of tokens to compare; None: all.
         """
         if "content" not in self.standing.words:
             return

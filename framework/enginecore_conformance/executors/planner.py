@@ -27,7 +27,7 @@ class Tracked:
         tokens: Prompt, and what came back.
         num_prompt_tokens: How many of them are the prompt.
         params: How it is sampled.
-        blocks: Those that it may have, in order.
+        blocks: Blocks that it may have, in order.
         adapter: LoRA adapter of the request.
         num_blocks: How many of its blocks the executor knows.
         num_computed: Tokens that were scheduled.
@@ -99,9 +99,9 @@ class ManualPlanner:
         Args:
             prompt: Prompt tokens.
             params: How it is sampled.
-            blocks: Those that it may have, in order; `SUPPLY` free ones by default.
+            blocks: Blocks that it may have, in order; `SUPPLY` free ones by default.
             computed: Request whose first blocks it shares.
-            num_computed: So many of its tokens are in these.
+            num_computed: Number of its tokens in these blocks.
             request_id: Name of the request; a new one by default.
             adapter: LoRA adapter of the request.
         """

@@ -15,7 +15,7 @@ class Published:
     """A content that was published.
 
     Attributes:
-        blocks: Those that hold it, as written.
+        blocks: Blocks that hold it, as written.
         may_be_lost: Whether one of them was given out since: which of them is evicted with the
             content is the manager's affair.
     """

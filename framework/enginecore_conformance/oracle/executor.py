@@ -30,7 +30,7 @@ class StepTrace(msgspec.Struct):
     Attributes:
         plan: As it came over the wire.
         batches_in_flight: When it was submitted, itself included.
-        submitted: When, in seconds on the engine's clock.
+        submitted: Time of submission, in seconds on the engine's clock.
         output: Output of the step; None while it is in flight, and if it failed.
     """
 

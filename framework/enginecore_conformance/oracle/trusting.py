@@ -16,7 +16,7 @@ class PrefixDigest:
 
     Attributes:
         last: Digest of the last one.
-        checksum: Of all.
+        checksum: Checksum of all slots.
     """
 
     last: int

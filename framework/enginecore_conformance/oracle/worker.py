@@ -17,7 +17,7 @@ class OracleRow:
     """One request, as the worker knows it.
 
     Attributes:
-        token_ids: Those that it was sent, and those that it sampled since.
+        token_ids: Tokens that came with the request, and tokens sampled since.
         block_ids: Block table of the request.
         num_computed_tokens: Tokens whose slots are written.
         num_prompt_tokens: How many tokens are the prompt.
@@ -54,7 +54,7 @@ class Unsampled(NamedTuple):
     Attributes:
         request_id: Id of the request.
         row: Row of the request, which the worker may have forgotten since.
-        checksum: Of its context.
+        checksum: Checksum of its context.
     """
 
     request_id: str

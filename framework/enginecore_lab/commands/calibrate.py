@@ -30,7 +30,7 @@ LOADS = (0.3, 0.6, 0.9)
 def calibrate(
     file: Annotated[Path, typer.Argument(help="Where the costs go, as TOML; executor.simulated.costs reads it.")],
     seconds: Annotated[float, typer.Option(min=1.0, help="How long to measure.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Of the requests, and of the steps held out.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the requests, and of the steps held out.")] = 0,
     steps: Annotated[
         Path | None, typer.Option(help="Also write every step, as a CSV table.", show_default=False)
     ] = None,

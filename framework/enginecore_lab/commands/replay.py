@@ -23,7 +23,7 @@ from enginecore_lab.workloads import workload_hash
 ExperimentFile = Annotated[
     Path | None, typer.Argument(metavar="EXPERIMENT", help="File of an experiment.", show_default=False)
 ]
-Arm = Annotated[str | None, typer.Option(help="Which of its arms. Unset: the first.", show_default=False)]
+Arm = Annotated[str | None, typer.Option(help="Name of the arm. Unset: the first.", show_default=False)]
 Workload = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="One key of a workload, such as kind=azure. May be repeated."),
@@ -32,7 +32,7 @@ Clock = Annotated[
     Literal["virtual", "real"] | None,
     typer.Option(help="Unset: as the experiment says, or virtual.", show_default=False),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of the workload.", show_default=False)]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the workload.", show_default=False)]
 Replicate = Annotated[int, typer.Option(min=0, help="Which replicate of the workload.")]
 Terms = Annotated[
     list[str] | None,
@@ -62,7 +62,8 @@ def replay(
     alone: ShowAlone = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a workload on one configuration and show all metrics. Time is simulated unless told otherwise.
+    """Run a workload on one configuration and show all metrics. Time is simulated unless --clock is
+    real.
 
     Either one arm of an EXPERIMENT, with --workload and --set on top of what it says; or --workload on the engine that
     --config and --set ask for.

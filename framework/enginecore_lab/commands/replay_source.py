@@ -29,8 +29,8 @@ class ReplayOptions:
         overrides: Keys of the engine's settings, with values.
         config: File with the engine's settings.
         virtual: Unset: as the experiment says, or True.
-        seed: Of the workload. Unset: as the experiment says, or 0.
-        replicate: Of the workload.
+        seed: Seed of the workload. Unset: as the experiment says, or 0.
+        replicate: Replicate of the workload.
         slo: Terms, with values.
         skip_first: Unset: as the experiment says, or 0.
         skip_last: Likewise.

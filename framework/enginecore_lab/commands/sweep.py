@@ -28,7 +28,7 @@ def sweep(
     experiment: ExperimentFile,
     rates: Annotated[str, typer.Option(help="Multiples of the workload's own rate.")] = "0.5,0.75,1,1.25,1.5",
     metrics: Annotated[
-        str | None, typer.Option(help="To show, besides the primary one. Unset: a few.", show_default=False)
+        str | None, typer.Option(help="Metrics to show besides the primary one. Unset: a few.", show_default=False)
     ] = None,
     overrides: ExperimentOverrides = None,
     jobs: Jobs = 1,

@@ -68,7 +68,7 @@ class ArmTally:
     """One arm's requests outside burn-ins.
 
     Attributes:
-        values: Of each metric, per request that completed.
+        values: Values of each metric, per request that completed.
         failed: How many ended by an error, or without a token.
         aborted: How many their clients left before the first token.
         met: Whether the latest requests met the objectives, failures included.

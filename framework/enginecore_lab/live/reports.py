@@ -30,10 +30,10 @@ class LiveReport(msgspec.Struct, frozen=True, kw_only=True):
         num_pairs: Pairs of blocks that count.
         skipped_pairs: Pairs with a block without requests.
         difference: Mean of candidate - baseline over the pairs, in seconds.
-        half_width: Of the confidence sequence around it; infinite with few pairs.
+        half_width: Half width of the confidence sequence around it; infinite with few pairs.
         e_value: Evidence against "no difference"; decided at 1 / alpha.
         p_value: Valid however often it is looked at.
-        sd: Of a difference without effect; NaN during the pilot.
+        sd: Standard deviation of a difference without effect; NaN during the pilot.
         arms: Baseline, candidate.
     """
 

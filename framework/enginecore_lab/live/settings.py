@@ -27,7 +27,7 @@ class LiveSettings(BaseModel):
             well.
         guard_window: How many requests that share is taken over; none is judged by fewer than a tenth of them.
         penalty_seconds: Latency that a failed request counts with; None: `block_seconds`.
-        seed: Of the lots that order the blocks.
+        seed: Seed of the lots that order the blocks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

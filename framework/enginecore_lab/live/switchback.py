@@ -32,7 +32,7 @@ class Switchback:
     Args:
         block_seconds: Length of a block; five to ten times what the engine takes to drain.
         burn_in_seconds: From the start of each block, left out.
-        seed: Of the lots.
+        seed: Seed of the lots.
 
     Raises:
         ValueError: the lengths make no sense.

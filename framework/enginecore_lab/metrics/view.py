@@ -14,8 +14,8 @@ class Window:
     """Which requests count, by their place in the workload and never by time, so that it is the same in every arm.
 
     Attributes:
-        skip_first: So many requests at the beginning meet an idle engine.
-        skip_last: So many at the end meet one that empties.
+        skip_first: Requests at the beginning, which meet an idle engine.
+        skip_last: Requests at the end, which meet an engine that empties.
     """
 
     skip_first: int = 0

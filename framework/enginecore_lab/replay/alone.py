@@ -23,7 +23,7 @@ def time_alone(
 
     Args:
         workload: The workload of the requests.
-        settings: Of the engine, as for `replay`.
+        settings: Settings of the engine, as for `replay`.
         virtual: As for `replay`.
         on_progress: Called with the number of requests that have ended and the number of all.
 

@@ -17,7 +17,7 @@ class Recorder(Observer):
 
     Attributes:
         requests: By id, in the workload's order.
-        steps: Of all settled steps.
+        steps: Records of all settled steps.
         num_ended: Requests that ended so far.
     """
 

@@ -38,8 +38,8 @@ def replay(
 
     Args:
         workload: The requests and their times.
-        settings: Of the engine. A mapping is all that counts: then the environment is not read, so that the same run
-            can be had elsewhere.
+        settings: Settings of the engine. A mapping is all that counts: then the environment is not
+            read, so that the same run can be had elsewhere.
         virtual: On simulated time, which an executor such as `simulated` lets pass.
         reveal_lengths: Policies may know how long outputs will be.
         until: Seconds after the start at which to stop. None: when all requests have ended.

@@ -87,7 +87,7 @@ def log_ticks(low: float, high: float, unit: str) -> dict[str, Any]:
     Args:
         low: The smallest value shown, above 0.
         high: The largest.
-        unit: Of the values.
+        unit: Unit of the values.
     """
     first, last = math.log10(low), math.log10(high)
     steps = (1, 2, 5) if last - first < 1.3 else (1, 3) if last - first < 2.4 else (1,)

@@ -19,8 +19,8 @@ class Segment:
     Attributes:
         phase: "queued" until it was first scheduled; "prefill" in a step that computed a piece of its prompt, or
             again what it had lost; "waiting" between two pieces; "decode"; "preempted" without blocks.
-        start: Of the stretch.
-        end: Of the stretch.
+        start: Start of the stretch.
+        end: End of the stretch.
         tokens: Computed tokens of a prefill piece, emitted tokens of a decode.
     """
 

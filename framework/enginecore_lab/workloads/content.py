@@ -55,10 +55,10 @@ def to_engine_request(
     Args:
         request: One of the workload's.
         workload: For its block size.
-        info: Of the engine that is asked.
+        info: Facts and limits of the engine.
         model_free: Whether its executor is.
         reveal_lengths: Whether policies may read how long the output will be.
-        longest_output: Of the workload; see the function of that name.
+        longest_output: Value of the function of that name for the workload.
 
     Returns:
         The request, as one that comes when it is added and has no deadline; and its ready block hashes, None where

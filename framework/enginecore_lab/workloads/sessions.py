@@ -17,8 +17,8 @@ class Turn(NamedTuple):
     """Lengths that one turn adds.
 
     Attributes:
-        num_new_tokens: Of the prompt, behind what was said before.
-        num_output_tokens: Of the answer.
+        num_new_tokens: Tokens of the prompt, behind what was said before.
+        num_output_tokens: Tokens of the answer.
         think_time: Seconds from the end of the turn before.
     """
 
@@ -80,7 +80,7 @@ def conversation(
     """The requests of one conversation.
 
     Args:
-        name: Of the session; of its turns, with their number.
+        name: Name of the session; its turns add their number.
         arrival: When its first turn comes.
         turns: At least one.
         block_size: Tokens per id.

@@ -20,7 +20,7 @@ class Tenant(Table):
         name: As policies and reports see it.
         weight: Share of the requests (of the sessions, where there are any), against the others'
             weights.
-        priority: Of its requests; smaller is more urgent.
+        priority: Priority of its requests; smaller is more urgent.
         ttft_slo: Seconds within which it wants first tokens.
         tpot_slo: Seconds per token that it wants afterwards.
     """

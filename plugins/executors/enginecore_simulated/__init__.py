@@ -16,10 +16,10 @@ class CustomHardware(BaseModel):
     """A card that has no name here.
 
     Attributes:
-        flops: Of dense 16-bit arithmetic, per second.
-        bandwidth: Of its memory, bytes per second.
+        flops: Operations of dense 16-bit arithmetic per second.
+        bandwidth: Memory bandwidth, bytes per second.
         memory: Bytes.
-        link: To its peers, bytes per second in one direction.
+        link: Bandwidth to its peers, bytes per second in one direction.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -43,7 +43,7 @@ class _Node:
 
     Attributes:
         parent: The node before it; None: it is the root.
-        keys: Of its contents, in order of position.
+        keys: Keys of its contents, in order of position.
         contents: Contents of the node; only the root has none.
         children: Nodes behind its last content, by their first key.
     """

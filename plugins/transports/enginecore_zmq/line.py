@@ -22,7 +22,7 @@ class Line:
     Attributes:
         socket: Belongs to the receiving thread until the line is open, then to the sending one.
         monitor: Events of the socket.
-        name: Of its endpoint.
+        name: Name of its endpoint.
         since: When it was made.
         is_open: Whether its peer was informed that it is.
         has_ended: Whether its peer is gone.

@@ -20,7 +20,7 @@ class Place:
         seen_as: The same for front ends on this machine.
         first: Name of the socket that front ends begin with.
         others: Names to bind more sockets under.
-        folder: Of Unix sockets.
+        folder: Folder of Unix sockets.
     """
 
     base: str

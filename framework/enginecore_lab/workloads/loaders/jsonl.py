@@ -108,7 +108,7 @@ class _RequestReader:
     """Reads requests, in their final order.
 
     Attributes:
-        block_size: Of all hash ids; 0: none was seen yet.
+        block_size: Block size of all hash ids; 0: none was seen yet.
     """
 
     def __init__(self, block_size: int, least: int) -> None:

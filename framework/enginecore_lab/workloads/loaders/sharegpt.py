@@ -46,7 +46,7 @@ def load_sharegpt(
     Args:
         path: The file: a list of `{"id": ..., "conversations": [{"from": "human", "value": ...}, ...]}`.
         count_tokens: Tokens of a text.
-        limit: So many conversations at most, which spares counting the tokens of the others.
+        limit: Conversations at most, which spares counting the tokens of the others.
 
     Raises:
         ConfigurationError: an entry is not as published; says which, and what is wrong with it.
