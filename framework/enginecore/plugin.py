@@ -234,7 +234,7 @@ class EmptyCatalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorContext:
-    """For executors. `max_model_len` None: whatever the model was made for.
+    """Context of executors. `max_model_len` None: whatever the model was made for.
 
     Attributes:
         model: Name or path, as the user gave it.
@@ -263,7 +263,7 @@ class ExecutorContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionContext:
-    """For orders of eviction.
+    """Context of eviction orders.
 
     Attributes:
         num_blocks: KV blocks in the pool.
@@ -278,7 +278,7 @@ class EvictionContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KVCacheManagerContext:
-    """For KV cache managers.
+    """Context of KV cache managers.
 
     Attributes:
         config: The KV cache as sized.
@@ -296,7 +296,7 @@ class KVCacheManagerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VictimContext:
-    """For victim choices.
+    """Context of victim choices.
 
     Attributes:
         max_num_seqs: Requests holding blocks at most.
@@ -309,7 +309,7 @@ class VictimContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerContext:
-    """For schedulers: the limits in force, and what it works with.
+    """Context of schedulers: limits in force, and the parts that a scheduler works with.
 
     Attributes:
         max_num_seqs: Requests holding blocks at most, over all batches in flight.
@@ -335,7 +335,7 @@ class SchedulerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportContext:
-    """For transports. Those that only carry messages need none of it.
+    """Context of transports. Those that only carry messages need none of it.
 
     Attributes:
         start_engine_core: Builds the engine core, in the calling process and thread.
@@ -351,7 +351,7 @@ class TransportContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerContext:
-    """For tokenizers.
+    """Context of tokenizers.
 
     Attributes:
         model: Name or path of the model, as the user gave it.

@@ -90,7 +90,7 @@ class ChildProcess:
 
     @property
     def exit_text(self) -> str:
-        """How it ended, for people; or that it runs."""
+        """The child's state in words: how it ended, or that it runs."""
         code = self._exit_code()
         if code is None:
             return "is running"

@@ -29,7 +29,7 @@ def _check_integer(field: str, value: Any, low: int, high: int, expected: str) -
 
 
 class SamplingParams(msgspec.Struct, array_like=True, omit_defaults=True, kw_only=True, frozen=True, tag="sampling"):
-    """How tokens of one request are chosen and when it ends. Checked on construction.
+    """Sampling of one request's tokens, and when it ends. Checked on construction.
 
     Attributes:
         n: Completions per prompt. Only 1 for now.

@@ -112,7 +112,7 @@ class Idle(messages.Message, tag=4):
 
 
 class UtilityFailure(enum.IntEnum):
-    """How a control call failed."""
+    """Failure of a control call."""
 
     INVALID = 0
     """The call itself was wrong: no such utility, or wrong arguments."""

@@ -29,7 +29,7 @@ right.
 - `harness`: drives a scheduler and an executor without an engine, one move at a time, and checks
 after each.
 - `invariants`: the checks themselves, through public members only.
-- `transcript`: what clients were told, against the ground truth.
+- `transcript`: outputs that clients got, against the ground truth.
 - `chaos`: a scheduling policy that decides everything at random.
 """
 

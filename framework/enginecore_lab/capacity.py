@@ -64,7 +64,8 @@ def find_capacity(
     progress: Progress | None = None,
     runner: Runner = replay,
 ) -> list[Capacity]:
-    """By bisection, with the same requests at every rate and in every arm.
+    """Find the capacity of each arm by bisection, with the same requests at every rate and in every
+    arm.
 
     Args:
         experiment: `slo`, or the workload, says what good is. The workload's times are stretched.

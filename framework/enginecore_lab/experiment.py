@@ -184,7 +184,7 @@ class Experiment(Table):
         return self
 
     def level(self) -> float:
-        """Of intervals. With several candidates they are wider, so that all hold at once."""
+        """Level of intervals. With several candidates they are wider, so that all hold at once."""
         return 1 - (1 - LEVEL) / (len(self.arms) - 1)
 
     @property
@@ -197,7 +197,7 @@ class Experiment(Table):
         return list({metric.name: metric for metric in (self.primary.metric, *self.secondary.metrics)}.values())
 
     def plain(self) -> dict[str, Any]:
-        """As plain values, from which `load_experiment` reads the same one.
+        """The experiment as plain values, from which `load_experiment` reads the same one.
 
         Complete, but for workload and secondary metrics: there what was left unsaid means something else than its
         default said aloud, so they hold what was said.

@@ -42,7 +42,7 @@ class PredictionError:
 
     @property
     def error(self) -> float:
-        """As a share of the real figure; above 0: predicted too large."""
+        """Error as a share of the real figure; above 0: predicted too large."""
         return self.simulated / self.real - 1
 
 

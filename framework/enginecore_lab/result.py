@@ -38,7 +38,7 @@ class Outcome:
 
 
 def versions(registry: Registry) -> dict[str, str]:
-    """Of Python, of packages, and of the distributions that plugins come from."""
+    """Versions of Python, of packages, and of the distributions that plugins come from."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -50,7 +50,7 @@ def versions(registry: Registry) -> dict[str, str]:
 
 
 def now() -> str:
-    """For `created`."""
+    """The time, for `created`."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -48,7 +48,7 @@ class Margin:
     is_relative: bool = True
 
     def of(self, baseline_mean: float) -> float:
-        """In the metric's unit."""
+        """The margin in the metric's unit."""
         return self.size * abs(baseline_mean) if self.is_relative else self.size
 
 

@@ -26,7 +26,7 @@ KNEES = tuple(2 ** (exponent / 3) for exponent in range(9, 43))
 
 @dataclass(frozen=True, slots=True)
 class FitErrors:
-    """How far predicted step times are off on steps that were not fitted, as shares of the measured times.
+    """Errors of predicted step times on steps that were not fitted, as shares of the measured ones.
 
     Attributes:
         num_fitted: Steps that the parameters were found from.
@@ -81,7 +81,7 @@ def fit_costs(samples: Sequence[StepSample], *, gap: float = 0.0, seed: int = 0)
 
 
 def errors_of(costs: StepCosts, samples: Sequence[StepSample], num_fitted: int = 0) -> FitErrors:
-    """How far these costs are off on these steps."""
+    """Errors of these costs on these steps."""
     relative = [costs.seconds(sample.features) / sample.seconds - 1 for sample in samples]
     absolute = sorted(map(abs, relative))
     return FitErrors(

@@ -127,7 +127,7 @@ class _ConfigReader:
         return value
 
     def dtype_bytes(self) -> int:
-        """Of a weight; 16 bits where nothing is said."""
+        """Bytes of a weight; 2 where nothing is said."""
         dtype = self._values.get("dtype") or self._values.get("torch_dtype") or "bfloat16"
         if dtype not in DTYPE_BYTES:
             raise ConfigurationError(

@@ -44,7 +44,7 @@ class AsyncRoutedClient(AsyncEngineCoreClient):
 
     @property
     def info(self) -> EngineInfo:
-        """As of the first one, with the smallest limit of a request's length."""
+        """Facts of the first engine core, with the smallest limit of a request's length."""
         return self._info
 
     @property

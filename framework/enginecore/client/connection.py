@@ -75,7 +75,7 @@ class Connection:
         return [self._channel.fileno(), *([] if self.process is None else [self.process.fileno()])]
 
     def wait(self, timeout: float | None) -> None:
-        """Until `take` may have something, or so many seconds have passed."""
+        """Wait until `take` may have a message, or so many seconds have passed."""
         poll = select.poll()  # not one for all: a signal handler may wait in the middle of a wait
         for fd in self.filenos:
             poll.register(fd, select.POLLIN)

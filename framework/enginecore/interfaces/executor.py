@@ -12,7 +12,7 @@ from enginecore.messages import GrammarOutput, ModelRunnerOutput, SchedulerOutpu
 
 @dataclass(frozen=True, slots=True)
 class KVCacheSpec:
-    """How one layer caches keys and values.
+    """KV cache layout of one layer.
 
     Attributes:
         block_size: Tokens per block.

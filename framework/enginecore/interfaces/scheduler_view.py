@@ -27,7 +27,7 @@ class RequestView(Protocol):
 
     @property
     def priority(self) -> float:
-        """As in the request; smaller is more urgent."""
+        """Priority of the request; smaller is more urgent."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class RequestView(Protocol):
 
     @property
     def num_preemptions(self) -> int:
-        """How often the request was preempted."""
+        """Number of times that the request was preempted."""
         ...
 
     @property

@@ -97,7 +97,7 @@ class HashIndex:
         return found
 
     def count(self, keys: Sequence[bytes], limit: int) -> int:
-        """By bisection, since the known ones come first.
+        """Number of leading keys that are known, by bisection, since the known ones come first.
 
         A scheduler may ask this of every waiting request in every step, and what was found before
         is out of date as soon as any block is published or evicted.

@@ -105,7 +105,7 @@ class EngineCoreProc:
         return last
 
     def run_busy_loop(self) -> None:
-        """Until the shutdown is done: take in what arrived, and step.
+        """Run until the shutdown is done: take in what arrived, and step.
 
         Raises:
             EngineDeadError: the engine core, its executor or an IO thread has failed; `__cause__` says why.

@@ -72,7 +72,7 @@ class Signals:
 
 
 class ServingProcess:
-    """One process from start to end: whom it reports to, what ends it, what it leaves behind (nothing).
+    """One process from start to end: its reports, its end, and the release of all that it holds.
 
     Attributes:
         directory: For the transport's files.

@@ -55,7 +55,7 @@ class PluginRecord:
 
     @property
     def origin(self) -> str:
-        """For messages: which plugin of which distribution."""
+        """The plugin and its distribution, for messages."""
         if self.distribution == "argument":
             return "the components given as an argument"
         return f"plugin {self.entry_point!r} of distribution {self.distribution} {self.version}".rstrip()

@@ -95,7 +95,7 @@ class CheckedPolicy:
 
     @property
     def name(self) -> str:
-        """For messages: the name of its class."""
+        """Name of the policy's class, for messages."""
         return type(self._policy).__name__
 
     @property
@@ -116,7 +116,7 @@ class CheckedPolicy:
     # -- decisions ---------------------------------------------------------------------------------
 
     def split(self) -> Split:
-        """How the tokens of this step are shared."""
+        """The split of this step's tokens."""
         split = self._policy.split(self.view)
         if not isinstance(split, Split) or not split.is_valid:
             raise InvariantError(

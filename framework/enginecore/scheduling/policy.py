@@ -27,7 +27,7 @@ class Delay(NamedTuple):
 
 
 class Split(NamedTuple):
-    """How the tokens of one step are shared.
+    """Split of one step's tokens between decodes and prompts.
 
     Attributes:
         prefill: Most prompt tokens in this step.
@@ -119,7 +119,7 @@ class SchedulingPolicy(ABC):
         return scheduler.default_victim(self.may_give_way(candidates, needy, scheduler), needy)
 
     def split(self, scheduler: SchedulerView, /) -> Split:
-        """How the tokens of this step are shared. Asked once per step, first of all.
+        """The split of this step's tokens. Asked once per step, first of all.
 
         Without chunked prefill only `admit` and `mix` count: a prompt is one chunk, and goes first.
         """

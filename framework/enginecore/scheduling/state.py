@@ -11,7 +11,7 @@ NEVER = 1 << 60
 
 
 class Phase(enum.IntEnum):
-    """Where a request stands. `transitions` draws how it gets from one phase to the next."""
+    """Phase of a request. `transitions` draws how it gets from one phase to the next."""
 
     WAITING = 0  # holds nothing
     PREFILL = 1  # holds seat and blocks; known tokens are left to schedule

@@ -49,7 +49,7 @@ class PluginSettings(BaseModel):
 
 
 class DebugSettings(BaseModel):
-    """For those who look for a fault."""
+    """Checks for debugging."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -54,7 +54,7 @@ class Layer:
         return True
 
     def label(self, path: Sequence[str]) -> str:
-        """Where the value at `path` was given."""
+        """Label of the place where the value at `path` was given."""
         keys = [".".join(path[:n]) for n in range(len(path), -1, -1)]
         exact = next((self.labels[key] for key in keys if key in self.labels), None)
         below = [label for key, label in self.labels.items() if key.startswith(f"{keys[0]}.")]
@@ -80,7 +80,7 @@ class Layers:
         return merged
 
     def origin(self, path: Sequence[str]) -> str:
-        """Where the value at `path` comes from: the label of the strongest layer that has it, or
+        """Origin of the value at `path`: the label of the strongest layer that has it, or
         "default".
         """
         return next((layer.label(path) for layer in self.ordered if layer.holds(path)), "default")

@@ -47,7 +47,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions(Options):
-    """How an executor is to be checked: what all kinds have, and more.
+    """Options of the checks of an executor: those of all kinds, and more.
 
     Of `engine`, "model", "dtype", "device" and "seed" say what it runs, and where. Without a model
     it is a random Llama of 200 kB that the kit writes, without a tokenizer; without a dtype

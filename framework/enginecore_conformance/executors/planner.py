@@ -62,7 +62,7 @@ class Tracked:
 
     @property
     def left(self) -> int:
-        """Of these, how many are not scheduled."""
+        """Tokens that are not scheduled yet."""
         return self.length - self.num_computed
 
 
@@ -125,7 +125,7 @@ class ManualPlanner:
         return bool(self._finished or self._preempted)
 
     def take_blocks(self, count: int) -> list[int]:
-        """So many free blocks.
+        """Claim `count` free blocks.
 
         Raises:
             InvariantError: there are not so many: a mistake of the check.

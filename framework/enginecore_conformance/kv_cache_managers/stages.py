@@ -130,7 +130,7 @@ def _expect_counts(run: KVCacheRun, queries: int, hits: int) -> None:
 
 @check("kv_cache_manager")
 def double_frees_do_no_harm(bench: KVCacheBench) -> None:
-    """To free a request again, or one that never held a block, does nothing, even if
+    """Freeing a request again, or one that never held a block, does nothing, even if
     other requests hold those blocks by now.
     """
     run = bench.start(num_blocks=4, block_size=4)

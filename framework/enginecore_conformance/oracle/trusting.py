@@ -24,7 +24,7 @@ class PrefixDigest:
 
     @classmethod
     def of(cls, new: NewRequestData) -> "PrefixDigest":
-        """Of the tokens that a new request has in the KV cache already."""
+        """The digest of the tokens that a new request has in the KV cache already."""
         root = root_digest(new.cache_salt, new.adapter)
         digests = extend_digests(root, new.token_ids[: new.num_computed_tokens])
         return cls(digests[-1] if digests else root, zlib.crc32(digests))

@@ -91,7 +91,9 @@ def the_victim_component_decides(bench: SchedulerBench) -> None:
         run.finish()
         preempted = [request_id for plan in run.harness.plans for request_id in plan.preempted_ids]
         if spared := set(recorder.named) - set(preempted):
-            raise Violation(f"it named {sorted(spared)}, and {preempted} lost their blocks", "whom it names loses them")
+            raise Violation(
+                f"it named {sorted(spared)}, and {preempted} lost their blocks", "the request that it names loses them"
+            )
         named += recorder.named
     if not named:
         raise Violation(

@@ -12,7 +12,7 @@ LONG = prompt([0, 1, 0, 0, 1, 1, 0], 0)
 
 
 def incidents(capabilities: frozenset[str]) -> list[Trace]:
-    """For schedulers of these capabilities."""
+    """Incidents for schedulers of these capabilities."""
     made = [_odd_requests(chunked="chunked_prefill" in capabilities)]
     if "chunked_prefill" not in capabilities:
         return made

@@ -98,7 +98,7 @@ def processes_plan_alike(bench: SchedulerBench) -> None:
 
 
 def main() -> None:
-    """In another process: print a digest of all plans."""
+    """Entry point of another process: print a digest of all plans."""
     from enginecore_conformance.subject import Options, Subject
 
     payload = json.loads(sys.argv[1])

@@ -67,13 +67,15 @@ class Talk:
                 self.transcript.record([output])
 
     def run(self) -> None:
-        """Until all requests have ended and the client says so; each got what the model gives."""
+        """Take outputs until all requests have ended and the client says so; each got what the
+        model gives.
+        """
         self.await_ends()
         self.await_idle()
         self.transcript.check(OracleModel.of_engine(self.client.info))
 
     def await_ends(self) -> None:
-        """Until all requests have ended."""
+        """Take outputs until all requests have ended."""
         while self.transcript.open_ids:
             if self.take_outputs().idle and (left := self.transcript.open_ids):
                 raise Violation(
@@ -82,7 +84,7 @@ class Talk:
                 )
 
     def await_idle(self) -> None:
-        """Until the client says that nothing is left to come."""
+        """Take outputs until the client says that nothing is left to come."""
         for _ in range(MAX_EMPTY):
             if self.take_outputs().idle:
                 return

@@ -44,7 +44,7 @@ def the_address_is_plain_data(bench: ChannelBench) -> None:
 
 @check("transport", "channels")
 def many_can_come_at_once(bench: ChannelBench) -> None:
-    """As soon as `listen` has returned front ends can open, several at the same time and by one
+    """Once `listen` has returned, front ends can open, several at the same time and by one
     transport, and send.
     """
     server = bench.listen()

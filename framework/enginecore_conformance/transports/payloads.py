@@ -21,7 +21,7 @@ def message(name: object, *sizes: int) -> list[bytes]:
 
 
 def difference(seen: Sequence[Frame], right: Sequence[Frame]) -> str | None:
-    """How a message differs from what was sent, in a sentence; None if it does not."""
+    """Difference of a message from what was sent, in a sentence; None if there is none."""
     if len(seen) != len(right):
         return f"a message of {len(seen)} frames arrived where {len(right)} were sent"
     for number, (one, other) in enumerate(zip(seen, right, strict=True)):

@@ -149,7 +149,7 @@ class LiveExperiment:
     # -- judgement ---------------------------------------------------------------------------------------------------
 
     def report(self) -> LiveReport:
-        """Where it stands now. May be asked for as often as one likes: the test allows for it."""
+        """The state of the experiment. It may be read at any time: the test allows for it."""
         test = self._test
         state, _, sentence = self._end or (*self._state(), "")
         return LiveReport(

@@ -22,7 +22,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an experiment stands.
+    """State of a live experiment.
 
     Attributes:
         state: "pilot", "running", "decided", "reverted" or "undecided".

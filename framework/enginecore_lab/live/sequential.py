@@ -66,12 +66,14 @@ class SequentialTest:
 
     @property
     def mean(self) -> float:
-        """Of the differences; NaN without any."""
+        """Mean of the differences; NaN without any."""
         return self._sum / self.num_pairs if self.num_pairs else float("nan")
 
     @property
     def half_width(self) -> float:
-        """Of the confidence sequence around `mean`; infinite before 20 pairs, where the approximation is poor."""
+        """Half width of the confidence sequence around `mean`; infinite before 20 pairs, where the
+        approximation is poor.
+        """
         t = self.num_pairs
         if t < 20:
             return inf

@@ -20,7 +20,7 @@ FEW = 5
 
 
 class Growth(NamedTuple):
-    """How the number of waiting requests went, by a straight line through it.
+    """Growth of the number of waiting requests, by a straight line through it.
 
     Attributes:
         rise: More at the end than at the beginning.
@@ -69,7 +69,9 @@ class Load:
 
 
 def load_of(run: Run) -> Load | None:
-    """Of a run whose requests come by themselves; None where clients wait for answers, or all come at once."""
+    """Load of a run whose requests come by themselves; None where clients wait for answers, or all
+    come at once.
+    """
     arrivals = np.array([each.arrival for each in run.requests if np.isfinite(each.arrival)])
     if run.workload.loop == "closed" or not len(run.steps.settled) or not len(arrivals) or arrivals.max() <= 0:
         return None

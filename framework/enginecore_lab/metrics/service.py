@@ -53,7 +53,7 @@ class Service:
 
 
 def services_of(run: MeasuredRun) -> dict[str, Service]:
-    """By tenant.
+    """Service by tenant.
 
     Raises:
         MetricRefused: there is one tenant.

@@ -27,7 +27,7 @@ class Driver:
         core.add_observer(self.recorder)
 
     def run(self, *, until: float | None, on_progress: Callable[[int], None]) -> None:
-        """To the end of the last request, or for `until` seconds.
+        """Run to the end of the last request, or for `until` seconds.
 
         Raises:
             ConfigurationError: time is virtual, and the executor takes none.

@@ -126,7 +126,7 @@ def _seconds(value: float | None) -> str:
 
 
 def arm_rows(comparison: Comparison, runs: Mapping[str, Run]) -> list[ArmRow]:
-    """In the experiment's order."""
+    """Rows of arms, in the experiment's order."""
     return [_arm_row(arm, comparison.replicates, runs.get(arm.name)) for arm in comparison.arms]
 
 

@@ -49,7 +49,7 @@ def worst_requests(run: Run, count: int = 8) -> list[RequestRun]:
 
 
 def outcome(each: RequestRun) -> str:
-    """How it ended, in a word."""
+    """Outcome of the request, in a word."""
     if each.finish_reason is None:
         return "unfinished"
     return "complete" if each.is_complete else str(each.finish_reason)

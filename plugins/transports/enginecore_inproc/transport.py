@@ -12,7 +12,7 @@ from enginecore.plugin import TransportContext
 
 
 class Carrier(Protocol):
-    """How messages get to the other side."""
+    """Carrier of messages to the other side."""
 
     def request(self, request: EngineCoreRequest) -> EngineCoreRequest:
         """The request as the engine core gets it."""

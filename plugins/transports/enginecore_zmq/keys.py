@@ -98,7 +98,7 @@ class ServerKeys:
 
 
 def fresh_keys() -> ServerKeys:
-    """For an engine whose front ends have no keys yet."""
+    """Fresh keys for an engine whose front ends have none yet."""
     server, client = KeyPair.fresh(), KeyPair.fresh()
     return ServerKeys(server, frozenset([client.public]), ClientKeys(server.public, client))
 

@@ -15,7 +15,7 @@ _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONN
 class Line:
     """A PUSH, bound for one peer alone.
 
-    Anyone who finds the endpoint may try to connect; with keys, only the peer is given the key to
+    Any process that finds the endpoint may connect; with keys, only the peer is given the key to
     it. The line is tied to the first connection whose handshake succeeds, and its end is the
     line's. If it cannot be said which connection that is, or a second one gets in, the line ends.
 
@@ -97,6 +97,6 @@ class Line:
         self._place.hide(self.name)
 
     def wait(self, deadline: float) -> None:
-        """Until the socket has really ended, but not for ever."""
+        """Wait until the socket has really ended, but not for ever."""
         self.monitor.wait_until_stopped(deadline)
         self.monitor.close()

@@ -19,7 +19,7 @@ class CurveSettings(ComponentSettings):
     """CURVE certificates, by path. The settings themselves hold no secret.
 
     `python -c 'import zmq.auth; zmq.auth.create_certificates(".", "server")'` writes `server.key`,
-    which anyone may see, and `server.key_secret`, which also holds the secret key. The engine core
+    which is public, and `server.key_secret`, which also holds the secret key. The engine core
     needs `server.key_secret` and `client.key`; a front end `server.key` and `client.key_secret`; on
     one machine, both secret files.
 

@@ -156,7 +156,7 @@ def receive_frames(socket: Socket) -> list[Frame]:
 
 
 def milliseconds_until(deadline: float) -> int:
-    """As ZMQ counts time."""
+    """Milliseconds until a time, as ZMQ counts."""
     return max(round((deadline - time.monotonic()) * 1000), 0)
 
 
