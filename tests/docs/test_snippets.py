@@ -72,8 +72,8 @@ def test_snippets_do_what_they_say(page: Path, tmp_path: Path) -> None:
 
 def test_the_readme_has_what_a_newcomer_needs() -> None:
     found = [(snippet.language, snippet.file) for snippet in snippets(ROOT / "README.md")]
-    assert found.count(("python", "")) == 3
-    assert {("toml", "engine.toml"), ("python", "shortest_first.py"), ("sh", "")} <= set(found)
+    assert found.count(("python", "")) == 1
+    assert {("toml", "experiment.toml"), ("python", "shortest_first.py"), ("sh", "")} <= set(found)
 
 
 def test_links_lead_somewhere() -> None:
