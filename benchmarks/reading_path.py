@@ -12,11 +12,11 @@ import argparse
 import ast
 import inspect
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -29,14 +29,27 @@ from enginecore import LLM, SamplingParams
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reading_path.md"
 NUM_TOKENS = 4
+SHORT = 3
+"""The page leaves out functions of up to so many lines, docstring apart: accessors, and calls passed on."""
+
+CHAPTERS = {
+    "LLM.generate": "From a prompt to a request",
+    "EngineCore.add_request": "The engine core accepts it",
+    "EngineCore.step": "A step: schedule",
+    "DescribedExecutor.execute_model": "A step: execute",
+    "ContinuousBatchingScheduler.update_from_output": "A step: update",
+    "OutputProcessor.process": "From tokens to text",
+}
+"""Headings of the page, by the function that opens a chapter."""
+
 INTRODUCTION = f"""# One request, function by function
 
-`LLM.generate` computes one greedy request of {NUM_TOKENS} tokens on transport `inproc` and executor `single`.
-This page lists every function of ours that runs, in the order of first calls.
-Indentation shows the caller. Read it beside the code;
-[architecture.md](architecture.md) says why the parts are cut as they are.
+`LLM.generate` computes one greedy request of {NUM_TOKENS} tokens on transport `inproc` and executor
+`single`. This page lists the functions of ours that run, in the order of first calls, each below
+its caller. Functions of at most {SHORT} lines are left out. Open the code beside it, and
+[architecture.md](architecture.md) for the why.
 
-`python benchmarks/reading_path.py --write` makes this page; a test fails when the code has moved on.
+`make docs` writes this page, and a test fails when the code has moved on.
 """
 
 
@@ -117,67 +130,82 @@ def trace_request() -> list[Step]:
 # -- the page ----------------------------------------------------------------------------------------
 
 
+class Function(NamedTuple):
+    """What the page says of a function.
+
+    Attributes:
+        summary: First sentence of its docstring; empty if there is none.
+        num_lines: Lines of its body, docstring apart.
+    """
+
+    summary: str
+    num_lines: int
+
+
 @cache
-def _docstrings(file: str) -> dict[str, str]:
-    """First lines of the docstrings in a file, by qualified name; "" is the module's own."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    found = {"": _first_line(tree)}
+def _functions(file: str) -> dict[str, Function]:
+    """Functions of a file, by qualified name."""
+    found: dict[str, Function] = {}
 
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                found[prefix + child.name] = _first_line(child)
-                inner = "." if isinstance(child, ast.ClassDef) else ".<locals>."
-                visit(child, prefix + child.name + inner)
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[prefix + child.name] = _described(child)
+                visit(child, f"{prefix}{child.name}.<locals>.")
             else:
-                visit(child, prefix)
+                visit(child, f"{prefix}{child.name}." if isinstance(child, ast.ClassDef) else prefix)
 
-    visit(tree, "")
+    visit(ast.parse((ROOT / file).read_text(encoding="utf-8")), "")
     return found
 
 
-def _first_line(node: Any) -> str:
-    """The first sentence of a docstring."""
-    paragraph = inspect.cleandoc(ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ")
-    return paragraph.partition(". ")[0].rstrip(".")
+def _described(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+    docstring = ast.get_docstring(node) or ""
+    paragraph = inspect.cleandoc(docstring).partition("\n\n")[0].replace("\n", " ")
+    body = node.body[1:] if docstring else node.body
+    num_lines = (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+    return Function(paragraph.partition(". ")[0].rstrip("."), num_lines)
+
+
+def _total_lines(steps: list[Step]) -> int:
+    return sum(_functions(step.file)[step.name].num_lines for step in steps if step.name in _functions(step.file))
 
 
 def render_page(steps: list[Step]) -> str:
-    """The page in Markdown: runs of functions in one module under a heading, with the callers' indentation."""
-    lines = [INTRODUCTION, f"{_count(steps)}.\n"]
-    for module, run in groupby(steps, key=lambda step: (step.file, step.module)):
-        file, name = module
-        lines.append(f"**[{name}](../{file})**: {_docstrings(file)['']}.\n")
-        lines += [_entry(step) for step in run]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _entry(step: Step) -> str:
-    summary = _docstrings(step.file).get(step.name, "")
-    indentation = "  " * min(step.depth, 12)
-    return f"{indentation}- `{step.name}`" + (f": {summary}" if summary else "")
-
-
-def _count(steps: list[Step]) -> str:
-    return f"{len({step.file for step in steps})} modules, {len(steps)} functions"
+    """The page in Markdown: chapters, and in each the functions below their callers."""
+    lines = [INTRODUCTION]
+    shown: list[int] = []  # depths of the functions that enclose the next one
+    for step in steps:
+        function = _functions(step.file).get(step.name, Function("", SHORT + 1))
+        while shown and shown[-1] >= step.depth:
+            shown.pop()
+        if step.name in CHAPTERS:
+            lines += ["", f"## {CHAPTERS[step.name]}", ""]
+            shown = []
+        elif function.num_lines <= SHORT:
+            continue
+        indentation = "  " * len(shown)
+        lines.append(f"{indentation}- [`{step.name}`](../{step.file})")
+        lines += textwrap.wrap(
+            function.summary, 100, initial_indent=f"{indentation}  ", subsequent_indent=f"{indentation}  "
+        )
+        shown.append(step.depth)
+    return "\n".join(lines) + "\n"
 
 
 def print_table(steps: list[Step]) -> None:
     """One row per module, in the order of first calls."""
-    table = Table("module", title=_count(steps))
-    table.add_column("functions", justify="right")
-    table.add_column("lines", justify="right")
+    table = Table("module")
+    for heading in ("functions", "their lines", "module's lines"):
+        table.add_column(heading, justify="right")
     by_file: dict[str, list[Step]] = {}
     for step in steps:
         by_file.setdefault(step.file, []).append(step)
-    total = 0
+    sizes = {file: len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in by_file}
     for file, inside in by_file.items():
-        lines = len((ROOT / file).read_text(encoding="utf-8").splitlines())
-        total += lines
-        table.add_row(inside[0].module, str(len(inside)), str(lines))
+        table.add_row(inside[0].module, str(len(inside)), str(_total_lines(inside)), str(sizes[file]))
     table.add_section()
-    table.add_row("all", str(len(steps)), str(total))
+    table.add_row(f"{len(by_file)} modules", str(len(steps)), str(_total_lines(steps)), str(sum(sizes.values())))
     Console().print(table)
 
 
