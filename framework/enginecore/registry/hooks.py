@@ -14,6 +14,8 @@ from enginecore.registry.spelling import closest
 
 HOOKS = tuple(name for name in vars(HookSpecs) if name.startswith("enginecore_"))
 
+_ALIKE = 0.85  # all hooks begin alike
+
 _OFFERS = frozenset({"enginecore_commands", "enginecore_components", "enginecore_kinds"})
 """Hooks that return a list. They are called once, and may be generators."""
 
@@ -45,7 +47,7 @@ def _implemented_hook(name: str, value: Any) -> str | None:
         return None
     hook: str = options["specname"] or name
     if hook not in HOOKS:
-        hint = closest(hook, HOOKS) or f"; the hooks are {', '.join(HOOKS)}"
+        hint = closest(hook, HOOKS, cutoff=_ALIKE) or f"; the hooks are {', '.join(HOOKS)}"
         raise PluginError(f"{name}() is marked with @hookimpl, but there is no hook {hook!r}{hint}")
     if options["wrapper"] or options["hookwrapper"]:
         raise PluginError(f"{name}() is a hook wrapper: hooks of enginecore are called one by one and have no wrappers")
@@ -57,9 +59,9 @@ def _implemented_hook(name: str, value: Any) -> str | None:
 def _check_unmarked(name: str, value: Any) -> None:
     if name in HOOKS:
         raise PluginError(f"{name} is the name of a hook but lacks @hookimpl, so it would never be called")
-    looks_like_a_hook = name.startswith("enginecore_") or get_close_matches(name, HOOKS, cutoff=0.85)
+    looks_like_a_hook = name.startswith("enginecore_") or get_close_matches(name, HOOKS, cutoff=_ALIKE)
     if inspect.isroutine(value) and looks_like_a_hook:
-        hint = closest(name, HOOKS) or f"; the hooks are {', '.join(HOOKS)}"
+        hint = closest(name, HOOKS, cutoff=_ALIKE) or f"; the hooks are {', '.join(HOOKS)}"
         raise PluginError(f"there is no hook {name!r}{hint}")
 
 
