@@ -97,7 +97,8 @@ def prepare(
 
 
 def _find(component: Component | str, options: Mapping[str, Any]) -> tuple[Kit, Subject]:
-    kit = kit_of(kind_of(component, registry_with(options.get("allow"))))
+    registry = registry_with(options.get("allow"))
+    kit = kit_of(kind_of(component, registry), registry.kinds.values())
     return kit, Subject.find(component, kit.options(**options))
 
 

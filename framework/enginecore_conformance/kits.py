@@ -1,6 +1,6 @@
 """Conformance kits: what one holds, and how the kit of a kind is found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -32,14 +32,19 @@ class Kit:
     found_out: frozenset[str] = frozenset()
 
 
-def kit_of(kind: KindSpec) -> Kit:
+def kit_of(kind: KindSpec, kinds: Iterable[KindSpec]) -> Kit:
     """The kit that a kind's row names.
+
+    Args:
+        kind: The row.
+        kinds: All rows, for the error that lists those with a kit.
 
     Raises:
         ConfigurationError: it names none, or the kit cannot be imported; says why.
     """
     if kind.kit is None:
-        raise ConfigurationError(f"there is no kit for components of kind {kind.name!r}")
+        others = ", ".join(other.name for other in kinds if other.kit is not None)
+        raise ConfigurationError(f"there is no kit for components of kind {kind.name!r}; there are kits for {others}")
     module, _, name = kind.kit.partition(":")
     try:
         kit: Kit = getattr(import_module(module), name or "KIT")
