@@ -24,6 +24,7 @@ from enginecore.settings import load_settings
 from enginecore_torch.executor import SingleExecutor
 from enginecore_torch.multiproc.executor import WORKER, MultiprocExecutor
 from enginecore_torch.settings import MultiprocExecutorSettings
+from tests.deferring import DEFERRING
 from tests.forwarding import forwarding
 from tests.torch import fake_worker
 from tests.torch.test_workers import PATIENCE, all_gone, until
@@ -86,7 +87,7 @@ def run_workload(model, executor, num_prompts=8, **settings):
             "scheduler": {"fcfs": {"prefill_chunk_size": 24}}, "debug": {"check_invariants": True},
             **CONTEXT, **settings,
         },
-        components=[component],
+        components=[component, *DEFERRING],
         environ={},
     )  # fmt: skip
     core = build_engine_core(loaded, RealClock())
@@ -124,6 +125,14 @@ def check_same(tokens, expected):
         else:
             assert mine == theirs, request_id
             assert len(mine) == COUNT
+
+
+def check_deferred(model, executor, expected):
+    """Steps that are sampled after their forward pass, all of them and some, amid aborts and preemptions."""
+    for scheduler in DEFERRING:
+        tokens, stats = run_workload(model, Shared(executor), scheduler={"use": scheduler.name})
+        check_same(tokens, expected)
+        assert stats.num_preemptions > 0
 
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -167,6 +176,7 @@ def test_tokens_equal_those_of_single(folders, shape, tensor, pipeline, depth):
         MultiprocExecutorSettings(num_threads=1), make_context(model=str(model), **CONTEXT)
     )
     expected, _ = run_workload(model, Shared(single), num_kv_blocks=200)
+    check_deferred(model, single, expected)
     executor = start(model, tensor, pipeline, overlap="on")
     try:
         for caching in (True, False):
@@ -176,6 +186,7 @@ def test_tokens_equal_those_of_single(folders, shape, tensor, pipeline, depth):
             assert stats.num_preemptions > 0
             assert (stats.prefix_cache_hits > 0) == caching
             assert shared.deepest == depth
+        check_deferred(model, executor, expected)
         alone, _ = run_workload(model, Shared(executor), num_prompts=3, max_num_seqs=1)
         check_same(alone, expected)
         usage = executor.collective_rpc("memory_usage")
