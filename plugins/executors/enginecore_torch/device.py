@@ -58,7 +58,9 @@ def device_of_rank(name: str, rank: int, num_ranks: int) -> torch.device:
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype of this name; "auto" is bfloat16 where the hardware multiplies it natively, else float32.
+    """The dtype of this name.
+
+    "auto" is bfloat16 where the hardware multiplies it natively, else float32.
 
     Raises:
         ConfigurationError: unknown, or not supported on this device.
@@ -76,21 +78,20 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
 def _has_fast_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # private, and not on every platform
+    # private, and not on every platform
+    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(bool(probe()) for name in probes if (probe := getattr(torch.cpu, name, None)) is not None)
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be allocated on the device; on the CPU within the process's control group."""
+    """Bytes that can be allocated on the device; on the CPU within the process's control group."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return min([int(psutil.virtual_memory().available), *cgroup_headrooms(Path("/sys/fs/cgroup"))])
 
 
 def memory_usage(device: torch.device) -> dict[str, int]:
-    """Bytes of this process: resident, the part of it that is its own, the most that ever was resident, and what torch
-    holds on its CUDA device.
-    """
+    """Bytes of this process: resident, private, most ever resident, and held by torch on CUDA."""
     memory = psutil.Process().memory_full_info()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     held = torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
@@ -98,7 +99,7 @@ def memory_usage(device: torch.device) -> dict[str, int]:
 
 
 def cgroup_headrooms(root: Path) -> list[int]:
-    """What each control group that this process is in leaves, in bytes; `root` is where they are mounted.
+    """Bytes that each control group of this process leaves; `root` is where they are mounted.
 
     Page cache that can be dropped counts as free.
     """
@@ -115,7 +116,10 @@ def cgroup_headrooms(root: Path) -> list[int]:
 
 
 def _cgroup_folders(root: Path) -> list[Path]:
-    """Folders of this process's memory control groups, outwards; the mount itself stands for a container's own."""
+    """Folders of this process's memory control groups, outwards.
+
+    The mount itself stands for a container's own group.
+    """
     folders = [root, root / "memory"]
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()

@@ -20,14 +20,15 @@ from enginecore_torch.threads import choose_num_threads
 
 
 class SingleExecutor(Executor):
-    """Runs each step to its end inside `execute_model` and `sample_tokens`: the futures that they return are done."""
+    """Runs each step inside `execute_model` and `sample_tokens`, whose futures are done."""
 
     def __init__(self, settings: SingleExecutorSettings, context: ExecutorContext, source: ModelSource) -> None:
         """Load the model of `source`.
 
         Raises:
             ConfigurationError: device, dtype or a backend cannot be had here.
-            ModelError: the model is not supported, or its files are not what its configuration says.
+            ModelError: the model is not supported, or its files are not what its configuration
+                says.
         """
         config, device = source.config, resolve_device(context.device)
         dtype = resolve_dtype(context.dtype, device)
@@ -69,7 +70,7 @@ class SingleExecutor(Executor):
         return self._alive().measure_free_memory()
 
     def initialize_from_config(self, config: KVCacheConfig) -> None:
-        """Allocate the KV cache and run one token, so that kernels are ready before the first request.
+        """Allocate the KV cache and run one token, which makes the kernels ready.
 
         Raises:
             ConfigurationError: the configuration is not for this model.
@@ -85,7 +86,7 @@ class SingleExecutor(Executor):
         return self._completed(lambda: rank.execute_model(scheduled))
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
-        """Sample a step whose plan deferred it; the future fails with an EngineCoreError if there is none."""
+        """Sample a step whose plan deferred it; if there is none, the future fails."""
         rank, future = self._alive(), Future[Any]()
         if (refusal := refuse_sampling(step, self._deferred, grammar)) is not None:
             future.set_exception(refusal)
@@ -94,7 +95,10 @@ class SingleExecutor(Executor):
         return self._completed(lambda: rank.sample_tokens(step))
 
     def _completed(self, run: Callable[[], ModelRunnerOutput | None]) -> "Future[Any]":
-        """The done future of part of a step. After a failure the requests' state is in doubt: no further step runs."""
+        """The done future of part of a step.
+
+        After a failure the state of requests is in doubt, so no further step runs.
+        """
         future: Future[Any] = Future()
         try:
             future.set_result(run())
@@ -104,7 +108,7 @@ class SingleExecutor(Executor):
         return future
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
-        """Call one of the runner's `REMOTE_METHODS`. It runs on this thread, so `timeout` never passes."""
+        """Call one of the runner's `REMOTE_METHODS`, on this thread: `timeout` never passes."""
         return [self._alive().call(method, args)]
 
     def register_failure_callback(self, callback: Callable[[BaseException], None]) -> None:

@@ -1,6 +1,7 @@
 """InputBatch: a rank's requests in arrays by slot, from which the flat batch of a step is made.
 
-Arrays are allocated once; a step of pure decodes is a handful of numpy calls, whatever the number of requests.
+Arrays are allocated once; a step of pure decodes is a handful of numpy calls, whatever the number
+of requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,7 @@ class StepInputs:
         counts: int64 [requests]: tokens computed for each.
         token_ids: int64 [tokens].
         positions: int64 [tokens].
-        attention: Of the same batch.
+        attention: The same batch for attention.
         sampled_ids: Requests whose last known token is among these, in order.
         sampled_slots: int64 [sampled].
         wanted: int64 [sampled]: their last tokens' places in the batch.
@@ -41,12 +42,14 @@ class StepInputs:
 
 @dataclass(frozen=True, slots=True)
 class SampledRows:
-    """Where a step's sampled tokens belong, whenever they come. A slot that has another request by then takes none.
+    """Where a step's sampled tokens belong.
+
+    A slot that has another request when the tokens come takes none.
 
     Attributes:
         slots: int64 [sampled].
         places: int64 [sampled]: of the new token in each request.
-        generations: int64 [sampled]: of the slots then.
+        generations: int64 [sampled]: how often each slot had been given out then.
     """
 
     slots: np.ndarray
@@ -55,7 +58,7 @@ class SampledRows:
 
 
 class InputBatch:
-    """Slots of requests: tokens, block tables, how far they are computed, and how they are sampled."""
+    """Slots of requests: tokens, block tables, progress, and sampling parameters."""
 
     def __init__(self, max_num_seqs: int, max_model_len: int, block_size: int, eos_token_ids: Iterable[int]) -> None:
         self._block_size = block_size
@@ -87,7 +90,8 @@ class InputBatch:
         """Take a request in.
 
         Raises:
-            InvalidRequestError: it asks for what is not supported, or is longer than the context; nothing is changed.
+            InvalidRequestError: it asks for what is not supported, or is longer than the context;
+                nothing is changed.
             StepError: its id is known, or there is no slot: the plan is wrong.
         """
         self._check(request)

@@ -45,7 +45,8 @@ class ModelRank(Rank):
 
         Raises:
             ConfigurationError: a backend cannot serve the model here.
-            ModelError: the model is not supported, or its files are not what its configuration says.
+            ModelError: the model is not supported, or its files are not what its configuration
+                says.
         """
         config = source.config
         shard = shard or shard_of(config, Layout(), 0)
@@ -75,7 +76,7 @@ class ModelRank(Rank):
         return RankInfo(str(self._dtype).removeprefix("torch."), str(self._device), page_sizes)
 
     def measure_free_memory(self) -> int:
-        """On CUDA what is left after a pass over the largest step, whose activations stay reserved."""
+        """On CUDA, the bytes left after a pass over the largest step, which stays reserved."""
         if self._device.type == "cuda":
             self._runner.initialize_kv_cache(1)
             self._runner.dummy_run(self._largest_step)

@@ -1,4 +1,4 @@
-"""The rank interface: one rank of a model, as the executors `single` and `multiproc` use it. Free of torch."""
+"""The interface of ranks, as the executors use them. Free of torch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping, Sequence
@@ -13,7 +13,7 @@ class RankInfo(Message):
     """What a loaded rank says about itself.
 
     Attributes:
-        dtype: Of weights and activations, e.g. "bfloat16".
+        dtype: Type of weights and activations, e.g. "bfloat16".
         device: Where the rank runs, e.g. "cpu" or "cuda:0".
         page_sizes: Bytes that one KV block takes on this rank, by name of the layer.
     """
@@ -26,7 +26,8 @@ class RankInfo(Message):
 class Rank(ABC):
     """One rank with its weights loaded. All ranks of a model get the same calls in the same order.
 
-    A step fails by an exception, after which the rank is of no more use; an exception of `call` fails the call only.
+    A step fails by an exception, after which the rank is of no more use; an exception of `call`
+    fails the call only.
     """
 
     @property
@@ -40,7 +41,7 @@ class Rank(ABC):
 
     @abstractmethod
     def initialize_kv_cache(self, num_blocks: int) -> None:
-        """Allocate the KV cache and run one token, so that kernels are ready before the first request."""
+        """Allocate the KV cache and run one token, which makes the kernels ready."""
 
     @abstractmethod
     def execute_model(self, plan: SchedulerOutput) -> ModelRunnerOutput | None:
@@ -68,7 +69,7 @@ class Rank(ABC):
 
 
 def is_deferred(plan: SchedulerOutput) -> bool:
-    """Whether the step waits to be sampled after its forward pass. One without tokens is answered at once."""
+    """Whether the step waits to be sampled. A step without tokens is answered at once."""
     return plan.defer_sampling and bool(plan.num_scheduled_tokens)
 
 

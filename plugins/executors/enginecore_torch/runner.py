@@ -28,7 +28,7 @@ REMOTE_METHODS = ("attention_backend", "memory_usage", "num_requests", "start_pr
 
 @dataclass(frozen=True, slots=True)
 class UnsampledStep:
-    """A step after its forward pass: all that sampling needs, whatever becomes of its requests meanwhile.
+    """A step after its forward pass, with all that sampling needs, even of requests that end.
 
     Attributes:
         step: Number of the plan.
@@ -48,7 +48,10 @@ class UnsampledStep:
 
 
 class ModelRunner:
-    """One rank's share of the model, its KV cache, and its requests. All ranks run the same plans in the same order."""
+    """One rank's share of the model, its KV cache, and its requests.
+
+    All ranks run the same plans in the same order.
+    """
 
     def __init__(
         self,
@@ -67,8 +70,10 @@ class ModelRunner:
         self._communicator = communicator
         self._kv_caches: list[Any] = []
         self._num_blocks = 0
-        self._unsampled: dict[int, UnsampledStep | ModelRunnerOutput] = {}  # by step, on the last stage
-        self._unfilled: dict[int, SampledRows] = {}  # by step: rows whose tokens the last stage knows
+        # by step: on the last stage, steps that wait to be sampled
+        self._unsampled: dict[int, UnsampledStep | ModelRunnerOutput] = {}
+        # by step: on other stages, rows whose tokens have not come
+        self._unfilled: dict[int, SampledRows] = {}
         self._profiler = Profiler(shard.rank, device)
 
     @property
@@ -92,7 +97,7 @@ class ModelRunner:
         return len(self._batch)
 
     def memory_usage(self) -> dict[str, int]:
-        """Bytes that this rank's process holds, and that its KV cache takes; see `device.memory_usage`."""
+        """Bytes of this rank's process, as `device.memory_usage`, and of its KV cache."""
         layers = len(self._kv_caches)
         return {**memory_usage(self._device), "kv_cache": self._num_blocks * layers * self.page_size_bytes}
 
@@ -132,8 +137,9 @@ class ModelRunner:
         self._unfilled.clear()
 
     def fill_tokens(self, step: int, token_ids: list[int]) -> None:
-        """Take the tokens that the last stage sampled in a step, in order of its rows. Comes before any step that
-        computes them.
+        """Take the tokens that the last stage sampled in a step, in order of its rows.
+
+        Called before any step that computes them.
         """
         if (rows := self._unfilled.pop(step, None)) is not None:
             self._batch.fill(rows, token_ids)
@@ -165,8 +171,9 @@ class ModelRunner:
         return self._sample_step(done) if isinstance(done, UnsampledStep) else done
 
     def _run_forward(self, scheduled: SchedulerOutput) -> UnsampledStep | ModelRunnerOutput | None:
-        """Update the requests and run the forward pass. An output: nothing was to be computed. None: the next stage
-        goes on.
+        """Update the requests and run the forward pass.
+
+        An output: there was nothing to compute. None: the next stage goes on.
         """
         errors = self._update_requests(scheduled)
         counts = {name: n for name, n in scheduled.num_scheduled_tokens.items() if name not in errors}

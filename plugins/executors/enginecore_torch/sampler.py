@@ -1,8 +1,8 @@
 """Choosing the next tokens, vectorised over the batch.
 
-A sampled token depends on its own logits, parameters, seed and index alone: one uniform number is a fixed function of
-seed and index, and picks the token by the inverse of the cumulative distribution over token ids. Neighbours, batch
-position, chunking and preemption change nothing.
+A sampled token depends on its own logits, parameters, seed and index alone: one uniform number is a
+fixed function of seed and index, and picks the token by the inverse of the cumulative distribution
+over token ids. Neighbours, batch position, chunking and preemption change nothing.
 """
 
 import math
@@ -46,8 +46,9 @@ class Sampled:
 
     Attributes:
         token_ids: One per row.
-        bad_rows: Rows whose logits gave nothing to choose from (not a number, or all tokens banned).
-        logprobs: By row, for those that asked.
+        bad_rows: Rows whose logits gave nothing to choose from (not a number, or all tokens
+            banned).
+        logprobs: Log-probabilities by row, of the rows that asked.
     """
 
     token_ids: list[int]
@@ -56,7 +57,10 @@ class Sampled:
 
 
 def sample(logits: torch.Tensor, batch: SamplingBatch | None) -> Sampled:
-    """One token per row of logits [rows, vocab], which may be overwritten. No batch: every row is plainly greedy."""
+    """One token per row of logits [rows, vocab], which may be overwritten.
+
+    Without a batch, every row is plainly greedy.
+    """
     if batch is None:
         values, tokens = logits.max(-1)
         return Sampled(tokens.tolist(), _bad_rows(values), {})
@@ -77,7 +81,7 @@ def sample(logits: torch.Tensor, batch: SamplingBatch | None) -> Sampled:
 
 
 def _bad_rows(maxima: torch.Tensor) -> list[int]:
-    """A row with a NaN has it as its maximum, one with an infinity too, and one without a choice minus infinity."""
+    """Rows whose maximum is not finite: they hold NaN or infinity, or every token is banned."""
     return [row for row, value in enumerate(maxima.tolist()) if not math.isfinite(value)]
 
 
@@ -86,8 +90,8 @@ def _bad_rows(maxima: torch.Tensor) -> list[int]:
 
 def _draw(logits: torch.Tensor, batch: SamplingBatch, rows: np.ndarray) -> torch.Tensor:
     """Tokens for these rows of the batch; logits: float32 [len(rows), vocab], a copy."""
-    logits = logits.nan_to_num_(nan=-torch.inf, posinf=-torch.inf)  # such rows are answered with an error
-    logits -= logits.max(-1, keepdim=True).values  # or a low temperature would lift them to infinity
+    logits = logits.nan_to_num_(nan=-torch.inf, posinf=-torch.inf)  # such rows get an error
+    logits -= logits.max(-1, keepdim=True).values  # low temperatures would overflow
     logits /= torch.from_numpy(batch.temperature[rows]).to(logits.device).unsqueeze(-1)
     top_k = np.where(batch.top_k[rows] > 0, batch.top_k[rows], logits.shape[-1]).clip(max=logits.shape[-1])
     _truncate_top_k(logits, top_k)
@@ -112,7 +116,10 @@ def _truncate_top_k(logits: torch.Tensor, top_k: np.ndarray) -> None:
 
 
 def _truncate_top_p(logits: torch.Tensor, top_p: np.ndarray) -> None:
-    """Ban, in place, all but the smallest set of likeliest tokens that reaches top_p; equals of its last one stay."""
+    """Ban, in place, all but the smallest set of likeliest tokens that reaches top_p.
+
+    Tokens equal to its last one stay.
+    """
     cut = np.flatnonzero(top_p < 1)
     candidates = min(TOP_P_CANDIDATES, logits.shape[-1])
     while len(cut):
@@ -150,7 +157,7 @@ def _mix(word: np.ndarray) -> np.ndarray:
 
 
 def _raw_logprobs(logits: torch.Tensor, num_logprobs: np.ndarray) -> torch.Tensor:
-    """Log-probabilities as the model gives them, before anything is banned: float32 [rows that asked, vocab]."""
+    """Log-probabilities before any token is banned: float32 [rows that asked, vocab]."""
     rows = torch.from_numpy(np.flatnonzero(num_logprobs >= 0)).to(logits.device)
     return logits[rows].float().log_softmax(-1)
 

@@ -11,10 +11,10 @@ class SingleExecutorSettings(ComponentSettings):
     """Options of the executor `single`.
 
     Attributes:
-        ops: The operations between matrix products. "native" are C kernels (CPU; they need a C compiler), "torch" runs
-            everywhere; "auto" is native where it works.
-        num_threads: Threads on the CPU, for the whole process. None: one per physical core that no other process keeps
-            busy at start-up, or the number in OMP_NUM_THREADS.
+        ops: The operations between matrix products. "native" are C kernels (CPU; they need a C
+            compiler), "torch" runs everywhere; "auto" is native where it works.
+        num_threads: Threads on the CPU, for the whole process. None: one per physical core that no
+            other process keeps busy at start-up, or the number in OMP_NUM_THREADS.
     """
 
     ops: Literal["auto", "native", "torch"] = "auto"
@@ -26,10 +26,11 @@ class MultiprocExecutorSettings(SingleExecutorSettings):
 
     Attributes:
         tensor_parallel_size: Ranks that share every layer.
-        pipeline_parallel_size: Stages, each with layers of its own, that work on different steps at a time.
-        overlap: Whether a step is sent while the one before it runs. "auto" and "on": as many in flight as there are
-            pipeline stages, two with one stage; "off": one. With "auto", one too where everything runs on the CPU and
-            the workers leave none free for scheduling.
+        pipeline_parallel_size: Stages, each with layers of its own, that work on different steps at
+            a time.
+        overlap: Whether a step is sent while the one before it runs. "auto" and "on": as many in
+            flight as there are pipeline stages, two with one stage; "off": one. With "auto", one
+            too where everything runs on the CPU and the workers leave none free for scheduling.
         execute_timeout: Seconds after which a step has failed.
         startup_timeout: Seconds after which loading has failed.
     """

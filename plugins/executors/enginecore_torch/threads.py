@@ -11,11 +11,12 @@ SAMPLE_SECONDS = 0.1
 
 
 def choose_num_threads(asked: int | None, *, executor: str, num_processes: int = 1) -> int | None:
-    """Threads for each of so many processes. None asked: one per CPU that nobody else uses now, shared out.
+    """Threads for each of so many processes; None asked: the CPUs that are idle now, divided.
 
-    Threads that share a matrix product wait for each other by spinning. Where one of them has to share its CPU with
-    another process, all crawl: two threads on two CPUs, one of them busy, were seen 70 times slower than one thread.
-    None is returned where OMP_NUM_THREADS says how many: torch obeys it by itself.
+    Threads that share a matrix product wait for each other by spinning. Where one of them has to
+    share its CPU with another process, all crawl: two threads on two CPUs, one of them busy, were
+    seen 70 times slower than one thread. None is returned where OMP_NUM_THREADS says how many:
+    torch obeys it by itself.
     """
     if asked is not None:
         return asked

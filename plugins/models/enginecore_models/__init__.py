@@ -1,4 +1,4 @@
-"""Where models come from: folders, GGUF files, the hub. Offers the tokenizer `auto`; executors import the rest.
+"""Models from folders, GGUF files and the hub, for executors, and the tokenizer `auto`.
 
 Executors use `enginecore_models.source.find_model` and `enginecore_models.config.ModelConfig`.
 """

@@ -1,6 +1,7 @@
-"""What is kept between starts: folders in the user's cache, made whole or not at all, checked before they are used.
+"""Folders in the user's cache, made whole or not at all, and checked before they are used.
 
-Where: $ENGINECORE_CACHE, else $XDG_CACHE_HOME/enginecore, else ~/.cache/enginecore. It may be deleted at any time.
+Where: $ENGINECORE_CACHE, else $XDG_CACHE_HOME/enginecore, else ~/.cache/enginecore. It may be
+deleted at any time.
 """
 
 import fcntl
@@ -43,15 +44,16 @@ def content_hash(file: Path) -> str:
 
 
 def cached_folder(kind: Kind, key: str, build: Callable[[Path], None]) -> Path | None:
-    """The folder that `build` fills, from the cache if it is there and intact; None if the cache cannot be written.
+    """The folder that `build` fills, from the cache if intact; None: the cache cannot be written.
 
-    Processes may race: each builds in a folder of its own, the first to finish gives it its name. A folder in which
-    something is missing, cut off or altered is built again.
+    Processes may race: each builds in a folder of its own, the first to finish gives it its name. A
+    folder in which something is missing, cut off or altered is built again.
 
     Args:
         kind: What the folder holds.
         key: Names all that the content depends on.
-        build: Fills an empty folder, flat, with at least one file. What it raises reaches the caller, except OSError.
+        build: Fills an empty folder, flat, with at least one file. What it raises reaches the
+            caller, except OSError.
     """
     root = cache_root() / kind
     folder = root / key
@@ -110,14 +112,17 @@ def _create(folder: Path, build: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _lock(root: Path) -> Iterator[None]:
-    """One process at a time gives folders their names: so nobody takes a folder for damaged that was just mended."""
+    """One process at a time names folders, so that none discards a folder just mended."""
     with (root / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, also if the process is killed
         yield
 
 
 def _seal(folder: Path) -> None:
-    """Write the manifest: size and checksum of each file. It finds what a power cut took, so nothing is synced."""
+    """Write the manifest: size and checksum of each file.
+
+    It finds what a power cut took, so nothing is synced.
+    """
     manifest = {file.name: _fingerprint(file) for file in folder.iterdir()}
     (folder / MANIFEST).write_bytes(msgspec.json.encode(manifest))
 
@@ -125,7 +130,8 @@ def _seal(folder: Path) -> None:
 def _is_intact(folder: Path) -> bool:
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, tuple[int, int]])
-        # no build fills a folder with nothing, so a manifest that names nothing is not one that was written here
+        # no build fills a folder with nothing, so a manifest that names nothing is not one that was
+        # written here
         return bool(manifest) and all(_fingerprint(folder / name) == known for name, known in manifest.items())
     except (FileNotFoundError, NotADirectoryError):
         return False
@@ -135,7 +141,7 @@ def _is_intact(folder: Path) -> bool:
 
 
 def _fingerprint(file: Path) -> tuple[int, int]:
-    """Size and CRC-32, which is against accidents, not against malice: whoever can write the cache owns the account."""
+    """Size and CRC-32, against accidents: an attacker who can write the cache owns the account."""
     checksum = 0
     with file.open("rb") as stream:
         while chunk := stream.read(_CHUNK):

@@ -1,4 +1,4 @@
-"""A model's chat template: messages in, prompt out. Rendered as transformers renders it, without transformers."""
+"""The chat templates of a model, rendered as transformers does, without transformers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,13 @@ from enginecore.errors import InvalidRequestError, ModelError
 
 
 class ChatTemplate:
-    """The templates of one model, compiled when they are first used. Templates are foreign code: they run sandboxed.
+    """The templates of one model, compiled when they are first used.
+
+    Templates are foreign code, so they run in a sandbox.
 
     Args:
-        templates: Jinja source by name; "default" is used, "tool_use" where there is one and tools are given.
+        templates: Jinja source by name; "default" is used, "tool_use" where there is one and tools
+            are given.
         special_tokens: Texts such as "bos_token" that templates refer to.
         origin: Where the templates are from, for messages.
     """

@@ -1,4 +1,4 @@
-"""Weights of a Hugging Face folder: model.safetensors, or shards with an index. Memory-mapped, one tensor at a time."""
+"""The weights of a Hugging Face folder, in one file or in shards, memory-mapped."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -21,10 +21,10 @@ INDEX_FILE = "model.safetensors.index.json"
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 PartOf = Callable[[str, tuple[int, ...]], tuple[slice, ...] | None]
-"""From a tensor's name and whole shape to the part of it that is wanted: () is all of it, None nothing."""
+"""From a tensor's name and whole shape to the part that is wanted; () is all, None nothing."""
 
 _REOPEN_AFTER = 64 << 20
-"""Bytes that were read of a mapped file after which it is mapped anew: pages that were touched stay until then."""
+"""Bytes read of a mapped file after which it is mapped anew, which frees the touched pages."""
 
 
 def everything(name: str, shape: tuple[int, ...]) -> tuple[slice, ...]:
@@ -40,7 +40,8 @@ class Checkpoint:
     """The weight files of a folder, checked against one another without reading a weight.
 
     Raises:
-        ModelError: no weights, a missing or truncated shard, a tensor that is not where the index says.
+        ModelError: no weights, a missing or truncated shard, a tensor that is not where the index
+            says.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +60,7 @@ class Checkpoint:
         return max(counts, key=lambda dtype: counts[dtype])
 
     def weights(self, dtype: "torch.dtype", part_of: PartOf = everything) -> "Iterator[tuple[str, torch.Tensor]]":
-        """Name and wanted part, cast to `dtype`; one that is stored in it is a private mapping of the file."""
+        """Name and wanted part, cast to `dtype`: without a cast, a private mapping of the file."""
         for file, names in self._names_by_file.items():
             tensors, read = _open(file, "pt"), 0
             for name in names:
@@ -145,13 +146,14 @@ def write_safetensors(
 ) -> None:
     """Write a safetensors file from a stream of tensors, one in memory at a time.
 
-    The safetensors package writes only what is in memory as a whole. Format: 8 bytes with the header's length, the
-    header in JSON, padded to 8 bytes, then the tensors (https://github.com/huggingface/safetensors#format).
+    The safetensors package writes only what is in memory as a whole. Format: 8 bytes with the
+    header's length, the header in JSON, padded to 8 bytes, then the tensors
+    (https://github.com/huggingface/safetensors#format).
 
     Args:
         file: Is created or replaced.
-        dtype: Of all tensors.
-        shapes: Of all tensors, in the order in which `weights` gives them.
+        dtype: Type of all tensors.
+        shapes: Shapes of all tensors, in the order in which `weights` gives them.
         weights: Name and tensor, contiguous, on the CPU.
     """
     import torch

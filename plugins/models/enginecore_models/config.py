@@ -24,7 +24,8 @@ class ModelConfig:
     """A decoder's configuration. Names are those of Hugging Face's config.json.
 
     Attributes:
-        architecture: Class name, e.g. "LlamaForCausalLM". The executor decides whether it can be run.
+        architecture: Class name, e.g. "LlamaForCausalLM". The executor decides whether it can be
+            run.
         hidden_size: Width of the residual stream.
         intermediate_size: Width of the MLP.
         num_hidden_layers: Decoder layers.
@@ -35,12 +36,14 @@ class ModelConfig:
         max_position_embeddings: The longest context that the model was made for, in tokens.
         rms_norm_eps: Added to the mean square before the root.
         rope_theta: Base of the rotary embedding.
-        rope_scaling: Parameters of a rotary embedding that is not the plain one, with its "rope_type"; None: plain.
+        rope_scaling: Parameters of a rotary embedding that is not the plain one, with its
+            "rope_type"; None: plain.
         tie_word_embeddings: The output projection is the embedding; there is no `lm_head.weight`.
         attention_bias: The attention projections have biases.
         mlp_bias: The MLP projections have biases.
         hidden_act: Activation of the MLP, e.g. "silu".
-        dtype: What the weights are stored in: "float32", "bfloat16" or "float16". For a quantised GGUF "bfloat16".
+        dtype: What the weights are stored in: "float32", "bfloat16" or "float16". For a quantised
+            GGUF "bfloat16".
         eos_token_ids: Tokens with which the model ends its output; may be empty.
         bos_token_id: The token that begins a text, if the model names one.
         fields: All of config.json, for architectures that need more of it.
@@ -75,7 +78,10 @@ class _Generation(msgspec.Struct):
 
 
 class _ConfigFile(msgspec.Struct):
-    """What is read of config.json. Defaults are those of transformers, where older files leave a field out."""
+    """The fields of config.json that all models have.
+
+    Defaults are those of transformers, where older files leave a field out.
+    """
 
     hidden_size: Count
     intermediate_size: Count
@@ -105,11 +111,12 @@ def read_config(folder: Path, dtype: str | None = None) -> ModelConfig:
 
     Args:
         folder: Holds config.json and perhaps generation_config.json.
-        dtype: What the weights are stored in, which the files themselves know best; None: what config.json says.
+        dtype: What the weights are stored in, which the files themselves know best; None: what
+            config.json says.
 
     Raises:
-        ModelError: config.json or generation_config.json is missing or broken, or a field of theirs is missing or
-            wrong; names file, field and value.
+        ModelError: config.json or generation_config.json is missing or broken, or a field of theirs
+            is missing or wrong; names file, field and value.
     """
     file = folder / CONFIG_FILE
     raw = _decode(file, _ConfigFile)

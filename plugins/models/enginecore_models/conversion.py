@@ -1,7 +1,8 @@
-"""A GGUF file's converted copy: Hugging Face folders in the user's cache, so that the next start is quick.
+"""A GGUF file's converted copy: Hugging Face folders in the user's cache.
 
-Parsing a GGUF file, its vocabulary above all, and dequantising it takes seconds; mapping the copy takes none. The copy
-has three parts, each made when it is first asked for: config, tokenizer, and weights per dtype.
+Parsing a GGUF file, its vocabulary above all, and dequantising it takes seconds; mapping the copy
+takes none. The copy has three parts, each made when it is first asked for: config, tokenizer, and
+weights per dtype.
 """
 
 import logging
@@ -54,13 +55,14 @@ class ConvertedGGUF:
 
     @contextmanager
     def tokenizer(self) -> Iterator[Path]:
-        """A folder with tokenizer.json, tokenizer_config.json and the chat template; may vanish afterwards."""
-        part = f"tokenizer-{version('transformers')}"  # which makes it, and not the same in every version
+        """A temporary folder with tokenizer.json, tokenizer_config.json and the chat template."""
+        # transformers makes it, and not the same in every version
+        part = f"tokenizer-{version('transformers')}"
         with self._part(part, self._write_tokenizer) as folder:
             yield folder
 
     def prepare(self, dtype: "torch.dtype") -> Path | None:
-        """Make the copy in `dtype` if there is none, one tensor in memory at a time; None: it cannot be kept."""
+        """Make the copy in `dtype` if there is none, tensor by tensor; None: it cannot be kept."""
         key = self._key(f"weights-{str(dtype).removeprefix('torch.')}")
         return cached_folder("converted", key, lambda folder: self._write_weights(folder, dtype))
 
@@ -98,7 +100,8 @@ class ConvertedGGUF:
         from transformers import PreTrainedTokenizerFast
 
         try:
-            # not AutoTokenizer: it parses the whole file once more to learn the class, which is this one
+            # not AutoTokenizer: it parses the whole file once more to learn the class, which is
+            # this one
             tokenizer = PreTrainedTokenizerFast.from_pretrained(self._path.parent, gguf_file=self._path.name)
         # what its parsers meet in a file that they do not understand may be anything
         except Exception as error:

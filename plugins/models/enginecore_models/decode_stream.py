@@ -14,9 +14,10 @@ _CONTEXT = 8  # tokens
 class AutoDecodeStream(DecodeStream):
     """The streaming decoder of the tokenizers library, continued after a prompt.
 
-    Only the prompt's end is context. What follows depends on it in two ways: the last character may still be open (at
-    most 3 bytes, so at most 3 tokens), and decoders drop a leading space at the start of a text, so that some text
-    must stand before. The context reaches back until it holds text and does not begin within a character.
+    Only the prompt's end is context. What follows depends on it in two ways: the last character may
+    still be open (at most 3 bytes, so at most 3 tokens), and decoders drop a leading space at the
+    start of a text, so that some text must stand before. The context reaches back until it holds
+    text and does not begin within a character.
     """
 
     __slots__ = ("_backend", "_open", "_prompt_text", "_skip_special_tokens", "_stream")
@@ -26,7 +27,8 @@ class AutoDecodeStream(DecodeStream):
         self._skip_special_tokens = skip_special_tokens
         context, text = self._context(prompt_token_ids)
         self._stream = BackendStream(ids=context, skip_special_tokens=skip_special_tokens)
-        # where the prompt ends within a character, the library gives its text again with the first new one
+        # where the prompt ends within a character, the library gives its text again with the first
+        # new one
         self._prompt_text = text if text.endswith(REPLACEMENT) else ""
         self._open: list[int] = []  # tokens whose text was not given yet
 
@@ -49,7 +51,8 @@ class AutoDecodeStream(DecodeStream):
     def _restart(self, token_id: int) -> str | None:
         """Go on after a token that changed the text before it, which cannot be taken back.
 
-        Byte-fallback decoders turn a whole run of byte tokens into U+FFFD once one of them fits nowhere.
+        Byte-fallback decoders turn a whole run of byte tokens into U+FFFD once one of them fits
+        nowhere.
         """
         tokens, self._open = [*self._open, token_id], []
         self._stream = BackendStream(skip_special_tokens=self._skip_special_tokens)

@@ -41,7 +41,8 @@ _LAYER_TENSORS = {
 # Llama 3's rotary embedding: by how much each frequency is divided
 _ROPE_FACTORS = "rope_freqs.weight"
 
-# what llama.cpp's converter keeps in a file whose weights are not quantised; the rest is best run in bfloat16
+# what llama.cpp's converter keeps in a file whose weights are not quantised; the rest is best run
+# in bfloat16
 _NATIVE_DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
 
 
@@ -61,14 +62,16 @@ class GGUFFile:
     """One memory-mapped GGUF file.
 
     Raises:
-        ModelError: not a GGUF file, truncated, or of an architecture or tensor type that is not supported.
+        ModelError: not a GGUF file, truncated, or of an architecture or tensor type that is not
+            supported.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
             self._reader = _PlainGGUFReader(path)
-        # the reader checks nothing but the magic: what else it meets in a damaged file is any of these
+        # the reader checks nothing but the magic: what else it meets in a damaged file is any of
+        # these
         except (ValueError, IndexError, KeyError, TypeError, OverflowError, OSError, MemoryError) as error:
             raise ModelError(
                 f"{path} ({path.stat().st_size} bytes) is truncated or not a GGUF file that can be read ({error}): "
@@ -127,7 +130,7 @@ class GGUFFile:
         return tuple(int(size) for size in reversed(self._tensors[name].shape))
 
     def weights(self, dtype: "torch.dtype", part_of: PartOf = everything) -> "Iterator[tuple[str, torch.Tensor]]":
-        """The wanted part of each weight: dequantised to float32, as Hugging Face lays it out, cast to `dtype`."""
+        """The wanted part of each weight, dequantised, in Hugging Face's layout, as `dtype`."""
         import torch
 
         heads = self._of_architecture("attention.head_count")
@@ -208,13 +211,14 @@ class GGUFFile:
 def _llama3_scaling(factors: npt.NDArray[np.float32], rope_theta: float) -> dict[str, Any] | None:
     """The parameters from which a converter computed these factors, None if they are not Llama 3's.
 
-    GGUF keeps the result only. All releases of Llama 3 differ in the largest factor alone, which the slowest frequency
-    shows; the others are verified. Shape of the factors: (head_dim / 2,).
+    GGUF keeps the result only. All releases of Llama 3 differ in the largest factor alone, which
+    the slowest frequency shows; the others are verified. Shape of the factors: (head_dim / 2,).
     """
     low, high, original = 1.0, 4.0, 8192
     factor = float(factors.max())
     frequencies = rope_theta ** -(np.arange(len(factors)) / len(factors))
-    turns = original * frequencies / (2 * np.pi)  # how often a frequency turns within the original context
+    # turns of each frequency within the original context
+    turns = original * frequencies / (2 * np.pi)
     kept = ((turns - low) / (high - low)).clip(0, 1)
     if not np.allclose(factors, 1 / (kept + (1 - kept) / factor), rtol=1e-3):
         return None
@@ -228,7 +232,7 @@ def _llama3_scaling(factors: npt.NDArray[np.float32], rope_theta: float) -> dict
 
 
 def _unpermute(values: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
-    """Undo llama.cpp's order of query and key rows: it interleaves the two halves that the rotary embedding pairs.
+    """Undo llama.cpp's order of query and key rows, which interleaves the halves of a head.
 
     Shape: (heads * head_dim, ...), unchanged.
     """

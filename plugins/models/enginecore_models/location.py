@@ -20,8 +20,9 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 def locate(name: str, hub_files: Sequence[str]) -> Path:
     """The folder or file that `name` means: a known name, a path, or a hub id.
 
-    A hub id is looked up in the local Hugging Face cache and downloaded if it is not there, only files that match the
-    glob patterns `hub_files`. HF_HUB_OFFLINE=1 forbids the download, HF_HOME and HF_HUB_CACHE move the cache.
+    A hub id is looked up in the local Hugging Face cache and downloaded if it is not there, only
+    files that match the glob patterns `hub_files`. HF_HUB_OFFLINE=1 forbids the download, HF_HOME
+    and HF_HUB_CACHE move the cache.
 
     Raises:
         ModelError: there is no such thing; says what was tried and what would do.
@@ -57,7 +58,8 @@ def _snapshot(hub_id: str, files: Sequence[str]) -> Path:
 
     try:
         return Path(snapshot_download(hub_id, allow_patterns=list(files)))
-    # the hub client raises its own errors, OSErrors and those of whichever HTTP library it uses: one answer to all
+    # the hub client raises its own errors, OSErrors and those of whichever HTTP library it uses:
+    # one answer to all
     except Exception as error:
         offline = ", and HF_HUB_OFFLINE forbids to download it" if constants.HF_HUB_OFFLINE else ""
         raise ModelError(

@@ -1,4 +1,4 @@
-"""ModelSource: a model's configuration and its stream of weights. `find_model` finds one by name."""
+"""ModelSource: a model's configuration and its weights; `find_model` finds one by name."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,14 +38,16 @@ class ModelSource(Protocol):
         ...
 
     def weights(self, dtype: "torch.dtype", part_of: PartOf = ...) -> "Iterator[tuple[str, torch.Tensor]]":
-        """Every weight once, in any order: Hugging Face's name and layout, on the CPU, cast to `dtype`.
+        """Every weight once, in any order, in Hugging Face's layout, on the CPU, cast to `dtype`.
 
-        `part_of` is asked about each in turn, and no more than the part that it wants is read; by default everything.
-        A tensor may be a private mapping of the file: reading it is what loads it. The stream holds one tensor at a
-        time, so a caller that copies or moves each before it asks for the next never has the model twice.
+        `part_of` is asked about each in turn, and no more than the part that it wants is read; by
+        default everything. A tensor may be a private mapping of the file: reading it is what loads
+        it. The stream holds one tensor at a time, so a caller that copies or moves each before it
+        asks for the next never has the model twice.
 
         Raises:
-            ModelError: a file is truncated or holds what is not supported; names the file and the tensor.
+            ModelError: a file is truncated or holds what is not supported; names the file and the
+                tensor.
         """
         ...
 
@@ -86,7 +88,8 @@ def find_model(model: str) -> ModelSource:
     """Find a model by folder, GGUF file, hub id ("org/name") or the name "smollm2-135m".
 
     Raises:
-        ModelError: nothing there, or not a model that can be read; says what was tried and what would do.
+        ModelError: nothing there, or not a model that can be read; says what was tried and what
+            would do.
     """
     path = locate(model, MODEL_FILES)
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""The tokenizer `auto`: the tokenizers library on a model's own tokenizer.json, with its chat template."""
+"""The tokenizer `auto`: a model's own tokenizer.json, run by the tokenizers library."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,10 @@ TOKENIZER_FILE = "tokenizer.json"
 class AutoTokenizer(Tokenizer):
     """The tokenizers library behind the interface of the engine.
 
-    Same ids as transformers' AutoTokenizer. Texts are never "cleaned up" (spaces before punctuation stay): the text of
-    a stream could not be, and both must be equal. Thread-safe: nothing is changed after construction. Only single
-    texts are encoded, so the library starts no threads and a later fork is safe.
+    Same ids as transformers' AutoTokenizer. Texts are never "cleaned up" (spaces before punctuation
+    stay): the text of a stream could not be, and both must be equal. Thread-safe: nothing is
+    changed after construction. Only single texts are encoded, so the library starts no threads and
+    a later fork is safe.
     """
 
     def __init__(self, backend: Backend, config: TokenizerConfig, origin: str) -> None:
@@ -99,7 +100,7 @@ def _tokenizer_file(path: Path) -> Iterator[Path]:
 
 
 def _convert(folder: Path, target: Path) -> None:
-    """Let transformers make a tokenizer.json from older files (tokenizer.model, vocab.json and merges.txt)."""
+    """Let transformers make a tokenizer.json from older files, such as tokenizer.model."""
     from transformers import AutoTokenizer as TransformersTokenizer
 
     try:
@@ -116,7 +117,7 @@ def _convert(folder: Path, target: Path) -> None:
 
 
 def _prepare(backend: Backend, config: TokenizerConfig) -> None:
-    """Have whole texts encoded, and add the tokens that only tokenizer_config.json names, as transformers does."""
+    """Encode whole texts, and add the tokens that only tokenizer_config.json names."""
     backend.no_truncation()
     backend.no_padding()
     known = {token.content for token in backend.get_added_tokens_decoder().values()}

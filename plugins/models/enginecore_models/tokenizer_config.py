@@ -25,7 +25,8 @@ class TokenizerConfig:
         special_tokens: Text of each special token that has a role, e.g. "eos_token".
         added_tokens: Tokens that the tokenizer must have, the special ones among them.
         chat_templates: Jinja source by name, mostly one named "default"; may be empty.
-        eos_token_id: What ends a text by config.json or generation_config.json, for a tokenizer that names no EOS.
+        eos_token_id: What ends a text by config.json or generation_config.json, for a tokenizer
+            that names no EOS.
     """
 
     special_tokens: Mapping[str, str]

@@ -10,7 +10,9 @@ logger = logging.getLogger(__name__)
 
 
 def choose_attention(settings: AutoAttentionSettings, context: AttentionContext) -> AttentionBackend:
-    """The first backend of the settings' order that can serve the needs. Logs why those before it cannot.
+    """The first backend of the settings' order that can serve the needs.
+
+    Logs why those before it cannot.
 
     Raises:
         ConfigurationError: none can; gives the objections of all.
@@ -28,7 +30,7 @@ def choose_attention(settings: AutoAttentionSettings, context: AttentionContext)
 
 
 def _report(chosen: str, passed_over: list[str], context: AttentionContext) -> None:
-    """On the CPU a backend that was passed over would have been faster, and may only need a compiler."""
+    """A warning on the CPU, where a faster backend may lack nothing but a compiler."""
     if passed_over:
         level = logging.WARNING if context.needs.device.type == "cpu" else logging.INFO
         logger.log(level, "attention: %s (%s)", chosen, "; ".join(passed_over))

@@ -1,4 +1,4 @@
-"""The attention interface: what a backend is asked for, what it gets in a step, and what it provides."""
+"""The interface of attention backends."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionNeeds:
-    """What a model's layers need of attention, on one rank. Fields with a default are optional features.
+    """What a model's layers need of attention, on one rank.
+
+    Fields with a default are optional features.
 
     Attributes:
         num_heads: Query heads on this rank.
-        num_kv_heads: Key and value heads on this rank; `num_heads / num_kv_heads` query heads share one.
+        num_kv_heads: Key and value heads on this rank; `num_heads / num_kv_heads` query heads share
+            one.
         head_dim: Width of a head.
         block_size: Tokens per KV block.
-        dtype: Of queries, keys, values and the KV cache.
+        dtype: Type of queries, keys, values and the KV cache.
         device: Where all of them are.
         window: Tokens that a token attends to at most, itself included; None: all before it.
         soft_cap: Scores s become `soft_cap * tanh(s / soft_cap)`; None: they stay.
@@ -64,12 +67,14 @@ class AttentionContext:
 
 @dataclass(frozen=True, slots=True)
 class AttentionBatch:
-    """One step, on the host: requests one after the other in a flat batch of tokens, without padding.
+    """One step, on the host: the requests' tokens one after the other, without padding.
 
     Attributes:
         query_starts: int32 [requests + 1]: where each request's tokens start in the batch.
-        seq_lens: int32 [requests]: tokens of each request after this step; its tokens here are the last of them.
-        block_tables: int32 [requests, width]: its blocks in order of position; entries past its length are arbitrary.
+        seq_lens: int32 [requests]: tokens of each request after this step; its tokens here are the
+            last of them.
+        block_tables: int32 [requests, width]: its blocks in order of position; entries past its
+            length are arbitrary.
     """
 
     query_starts: "np.ndarray"
@@ -80,12 +85,13 @@ class AttentionBatch:
 class AttentionBackend(ABC):
     """Causal attention over a paged KV cache, whose layout is the backend's own.
 
-    A backend that exists can do what its needs say: the constructor refuses the others. `prepare` runs once per step,
-    `forward` once per layer.
+    A backend that exists can do what its needs say: the constructor refuses the others. `prepare`
+    runs once per step, `forward` once per layer.
 
     Attributes:
-        name: Of the backend, for people.
-        supported_features: Names of the optional features of `AttentionNeeds` that this backend implements.
+        name: How logs and `collective_rpc` call the backend.
+        supported_features: Names of the optional features of `AttentionNeeds` that this backend
+            implements.
     """
 
     name: ClassVar[str]
@@ -114,7 +120,8 @@ class AttentionBackend(ABC):
     def objections(cls, needs: AttentionNeeds) -> list[str]:
         """Why the backend cannot serve these needs, a sentence each; empty: it can.
 
-        Optional features that are not among `supported_features` are refused without being asked here.
+        Optional features that are not among `supported_features` are refused without being asked
+        here.
         """
         return []
 
@@ -135,16 +142,17 @@ class AttentionBackend(ABC):
     def forward(
         self, query: "torch.Tensor", key: "torch.Tensor", value: "torch.Tensor", kv_cache: Any, metadata: Any
     ) -> "torch.Tensor":
-        """Write the step's keys and values to their slots, then let every token attend to all up to itself.
+        """Write the step's keys and values, then let every token attend to all up to itself.
 
         Writes the slots of the step's tokens only.
 
         Args:
-            query: [tokens, num_heads, head_dim]. The heads of a token are dense, tokens may be strided.
+            query: [tokens, num_heads, head_dim]. The heads of a token are dense, tokens may be
+                strided.
             key: [tokens, num_kv_heads, head_dim], likewise.
             value: Laid out as key.
-            kv_cache: Of the layer, from `new_kv_cache`.
-            metadata: Of the step, from `prepare`.
+            kv_cache: The layer's, from `new_kv_cache`.
+            metadata: The step's, from `prepare`.
 
         Returns:
             [tokens, num_heads * head_dim], dense.

@@ -11,7 +11,8 @@ from enginecore_torch.attention.interface import AttentionBackend, AttentionBatc
 from enginecore_torch.native.build import STORAGE_FLAGS, declare, load_kernels
 
 PARALLEL_FROM = 1 << 17
-"""Products of a query and a key element, per layer; below, waking threads costs more than it saves."""
+"""Products of a query and a key element, per layer; below, waking threads costs more than it saves.
+"""
 
 KVCache = tuple[torch.Tensor, torch.Tensor]
 """Keys and values of one layer, flat, in the layout that kernels.c describes."""
@@ -41,7 +42,10 @@ class NativeStep:
 
 
 class NativeAttention(AttentionBackend):
-    """On the CPU, in float32 and bfloat16. Blocks are padded to 16 tokens in memory, heads to 16 dimensions."""
+    """The C kernel, on the CPU in float32 and bfloat16.
+
+    Blocks are padded to 16 tokens in memory, heads to 16 dimensions.
+    """
 
     name = "native"
 

@@ -49,10 +49,12 @@ class DecoderLayer:
 
 
 class Decoder(Model):
-    """Embedding, layers, final norm and head under Hugging Face's names. An architecture says what a layer is made of.
+    """Embedding, layers, final norm and head under Hugging Face's names.
+
+    An architecture says what a layer is made of.
 
     Attributes:
-        context: Of the model.
+        context: The context of the model.
         config: The model's configuration.
         rotary: The table of the rotary embedding: float32 [positions, head_dim].
 
@@ -73,7 +75,7 @@ class Decoder(Model):
         self._final_norm = RMSNorm(context, "model.norm", self.config.hidden_size)
         self._ends = EmbeddingAndHead(context)
 
-    # -- what an architecture says ---------------------------------------------------------------------------------
+    # -- what an architecture says -----------------------------------------------------------------
 
     @abstractmethod
     def new_self_attention(self, name: str) -> SelfAttention:
@@ -95,7 +97,7 @@ class Decoder(Model):
             device=self.context.device,
         )
 
-    # -- the model interface ---------------------------------------------------------------------------------------
+    # -- the model interface -----------------------------------------------------------------------
 
     def _new_layer(self, number: int) -> DecoderLayer:
         name = f"model.layers.{number}"
@@ -142,7 +144,7 @@ class Decoder(Model):
         norms = [*(layer.input_norm for layer in self._layers[1:]), last]
         for layer, kv_cache, next_norm in zip(self._layers, kv_caches, norms, strict=True):
             x = layer.self_attention.attend(x, positions, kv_cache, metadata)
-            if next_norm is not None and next_norm is last:  # the other tokens are not read any more
+            if next_norm is not None and next_norm is last:  # other tokens are not read any more
                 x, residual = x[wanted], residual[wanted]
             x = self._summed(layer.self_attention.project(x))
             x = ops.add_rms_norm(x, residual, layer.mlp_norm.weight, eps)

@@ -1,4 +1,4 @@
-"""The model interface: what the runner and the loader need of an architecture, and what an architecture gets."""
+"""The interface of models, and the context from which an architecture makes one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class ModelContext:
         new_attention: Makes the chosen attention backend.
         block_size: Tokens per KV block.
         num_positions: Positions that a token may have: 0 to num_positions - 1.
-        dtype: Of weights and activations.
+        dtype: Type of weights and activations.
         device: Where the model runs.
     """
 
@@ -84,11 +84,11 @@ class Model(ABC):
             residual: [tokens, hidden], overwritten.
             positions: int64 [tokens].
             kv_caches: One per name in `layer_names`.
-            metadata: Of the step, from the attention backend.
+            metadata: The step's, from the attention backend.
             wanted: int64 [n], the tokens whose hidden states are asked for.
 
-        Returns:
-            [n, hidden], normed; on every stage but the last the next stage's input: [tokens, hidden].
+        Returns: [n, hidden], normed; on every stage but the last the next stage's input: [tokens,
+            hidden].
         """
 
     @abstractmethod

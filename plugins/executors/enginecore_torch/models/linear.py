@@ -1,8 +1,9 @@
 """Matrix products with weights in the layout that is fastest where they run.
 
-On the CPU a weight is re-ordered once into oneDNN's own layout. Plain `F.linear` re-orders it in every call: on two
-Zen 5 cores the products of one SmolLM2-135M step in bfloat16 take, in ms (plain / packed), 12.0 / 4.1 for 1 row,
-14.2 / 6.2 for 8, 37.4 / 23.4 for 64 and 173 / 154 for 512; in float32 30.2 / 9.3, 46.9 / 11.6, 128 / 43.5, 691 / 304.
+On the CPU a weight is re-ordered once into oneDNN's own layout. Plain `F.linear` re-orders it in
+every call: on two Zen 5 cores the products of one SmolLM2-135M step in bfloat16 take, in ms (plain
+/ packed), 12.0 / 4.1 for 1 row, 14.2 / 6.2 for 8, 37.4 / 23.4 for 64 and 173 / 154 for 512; in
+float32 30.2 / 9.3, 46.9 / 11.6, 128 / 43.5, 691 / 304.
 """
 
 import itertools
@@ -20,8 +21,9 @@ Product = Callable[[torch.Tensor], torch.Tensor]
 
 
 def make_product(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
-    """`x @ weight.T + bias`. May keep its own copy of the weight, in another layout, instead of the one given."""
-    pack = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)  # private to torch: plain if a version lacks it
+    """`x @ weight.T + bias`, perhaps with a copy of the weight in another layout."""
+    # private to torch: plain if a version lacks them
+    pack = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
     linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if pack is None or linear is None or not _onednn_runs(weight):
         return lambda x: functional.linear(x, weight, bias)
@@ -45,8 +47,9 @@ def _not_loaded(x: torch.Tensor) -> torch.Tensor:
 class Linear:
     """A product whose rows come from one or more checkpoint tensors, stacked.
 
-    Each part is copied into its place as it arrives; with the last one the weight takes its final layout, so that no
-    more than one weight is ever held twice. A rank that holds a part of the input adds the bias only if it leads its
+    Each part is copied into its place as it arrives; with the last one the weight takes its final
+    layout, so that no more than one weight is ever held twice. A rank that holds a part of the
+    input adds the bias only if it leads its
     stage: the ranks' products are summed.
     """
 
@@ -54,9 +57,10 @@ class Linear:
         """Lay out a product without weights.
 
         Args:
-            context: Of the model.
+            context: The context of the model.
             inputs: Features of the input.
-            outputs: Features of each part of the output, by the name of its tensor without ".weight" or ".bias".
+            outputs: Features of each part of the output, by the name of its tensor without
+                ".weight" or ".bias".
             bias: Whether the checkpoint has biases.
         """
         self._inputs, self._outputs, self._bias = inputs, dict(outputs), bias
@@ -79,11 +83,11 @@ class Linear:
         return found
 
     def load_weight(self, name: str, tensor: torch.Tensor) -> None:
-        """Load the weight of the part of this name: [rows on this rank, features of the input]. Each comes once."""
+        """Load the weight of one part, once: [rows, features of the input] on this rank."""
         self._load("weight", name, tensor)
 
     def use_weight(self, weight: torch.Tensor) -> None:
-        """Use a weight that lives elsewhere (tied embeddings) instead of loading one. There is no bias then."""
+        """Use a weight that another part holds (tied embeddings), without a bias."""
         self._product = make_product(weight, None)
 
     def _load(self, kind: str, name: str, tensor: torch.Tensor) -> None:
@@ -100,5 +104,5 @@ class Linear:
             self._loading.clear()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[rows, features of the input] to [rows, features of all parts of the output], those on this rank."""
+        """[rows, features of the input] to [rows, features of all parts], those on this rank."""
         return self._product(x)

@@ -1,4 +1,4 @@
-"""Rotary position embeddings (Su et al., 2021, https://arxiv.org/abs/2104.09864): tables of cosines and sines."""
+"""Tables of rotary position embeddings (Su et al., 2021, https://arxiv.org/abs/2104.09864)."""
 
 import math
 from collections.abc import Mapping
@@ -30,11 +30,12 @@ def rotary_table(
 
 
 def _scale_llama3(frequencies: torch.Tensor, scaling: Mapping[str, Any]) -> torch.Tensor:
-    """Llama 3.1: slow frequencies are divided by `factor`, fast ones kept, those between interpolated."""
+    """Frequencies as in Llama 3.1: slow ones are divided by `factor`, fast ones kept."""
     names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     if absent := [name for name in names if name not in scaling]:
         raise ModelError(f"rope_scaling of type 'llama3' lacks {', '.join(absent)}")
     factor, low, high, original = (float(scaling[name]) for name in names)
-    turns = original * frequencies / (2 * math.pi)  # how often a frequency turns within the original context
+    # turns of each frequency within the original context
+    turns = original * frequencies / (2 * math.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
     return frequencies * (kept + (1 - kept) / factor)

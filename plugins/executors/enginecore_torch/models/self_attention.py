@@ -1,4 +1,4 @@
-"""Grouped-query self-attention with rotary embeddings, and norms on heads where an architecture has them."""
+"""Grouped-query self-attention with rotary embeddings, and optional norms on heads."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from enginecore_torch.models.weights import Axis, CheckpointTensor
 
 
 class SelfAttention:
-    """Query, key and value in one product, the rotary embedding, attention, and the output product."""
+    """Query, key and value in one product, the rotary embedding, attention, and the output."""
 
     def __init__(
         self,
@@ -28,8 +28,9 @@ class SelfAttention:
         """Lay out one layer's attention.
 
         Args:
-            context: Of the model.
-            name: Of the layer's attention in the checkpoint, e.g. "model.layers.0.self_attn".
+            context: The context of the model.
+            name: Prefix of the layer's attention in the checkpoint, e.g.
+                "model.layers.0.self_attn".
             attention: The backend.
             rotary: The table of `rotary_table`.
             bias: Whether query, key and value have biases.
@@ -60,12 +61,13 @@ class SelfAttention:
         return found | self._qkv.tensors | self._output.tensors
 
     def attend(self, x: torch.Tensor, positions: torch.Tensor, kv_cache: Any, metadata: Any) -> torch.Tensor:
-        """[tokens, hidden] to [tokens, query features on this rank]. Writes the tokens' keys and values."""
+        """[tokens, hidden] to [tokens, query features on this rank]; writes keys and values."""
         heads, kv_heads = self._num_heads, self._num_kv_heads
         qkv = self._qkv(x).view(x.shape[0], heads + 2 * kv_heads, self._head_dim)
         query, key, value = torch.split_with_sizes(qkv, [heads, kv_heads, kv_heads], dim=1)
         for norm, part in zip(self._head_norms, (query, key), strict=False):
-            rows = part.reshape(-1, self._head_dim).contiguous()  # a single head may be a view with gaps
+            # the reshaped rows of a single head are a view with gaps
+            rows = part.reshape(-1, self._head_dim).contiguous()
             part.copy_(self._ops.rms_norm(rows, norm.weight, self._eps).view(part.shape))
         self._ops.rotate(qkv[:, : heads + kv_heads], positions, self._rotary)
         return self._attention.forward(query, key, value, kv_cache, metadata)

@@ -1,4 +1,4 @@
-"""Checkpoint tensors: name, shape, share of a rank and loader of each, and the loading of a checkpoint."""
+"""The tensors of a checkpoint, each with its share of a rank and its loader; `load_weights`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class Axis:
     """One dimension of a checkpoint tensor.
 
     Attributes:
-        size: Of the whole tensor.
+        size: Size in the whole tensor.
         held: The indices that this rank holds.
     """
 
@@ -81,7 +81,8 @@ def load_weights(source: "ModelSource", dtype: "torch.dtype", tensors: Mapping[s
     """Read a checkpoint, of each tensor only the part that this rank holds.
 
     Raises:
-        ModelError: a tensor is unknown, comes twice, has another shape than the configuration says, or is missing.
+        ModelError: a tensor is unknown, comes twice, has another shape than the configuration says,
+            or is missing.
     """
     where = f"model {source.name!r} ({source.path})"
     missing = dict(tensors)

@@ -1,6 +1,7 @@
-"""The control channel of the executor `multiproc`: orders to workers and their answers, msgpack over socket pairs.
+"""The control channel of `multiproc`: orders and answers, msgpack over a pair of sockets.
 
-Free of torch. Every order goes to all ranks, in the same order, and has a number that its answers name.
+Free of torch. Every order goes to all ranks, in the same order, and has a number that its answers
+name.
 """
 
 import socket
@@ -19,16 +20,17 @@ from enginecore_torch.rank import RankInfo
 MAX_TRACEBACK = 20_000
 
 
-# -- executor -> workers -------------------------------------------------------------------------------
+# -- executor -> workers ---------------------------------------------------------------------------
 
 
 class RunStep(Message, tag=1):
     """Run a step, its forward pass alone where the plan defers sampling.
 
     Attributes:
-        number: Of the order.
+        number: Number of the order.
         plan: What to run.
-        sampled: Tokens of earlier steps that the first stage lacks: number of the step, a token per sampled row.
+        sampled: Tokens of earlier steps that the first stage lacks: number of the step, a token per
+            sampled row.
     """
 
     number: int
@@ -61,15 +63,15 @@ class SampleStep(Message, tag=5):
     """Sample a step whose plan deferred it.
 
     Attributes:
-        number: Of the order.
-        step: Of the plan.
+        number: Number of the order.
+        step: Number of the plan.
     """
 
     number: int
     step: int
 
 
-# -- workers -> executor -------------------------------------------------------------------------------
+# -- workers -> executor ---------------------------------------------------------------------------
 
 
 class RankReady(Message, tag=1):
@@ -152,13 +154,16 @@ class WorkerEnd:
         self._socket.sendall(encode(answer))
 
     def receive(self) -> Order | None:
-        """The next order; waits for it without using the CPU. None: the executor has gone, or let go."""
+        """The next order, waited for without using the CPU. None: the executor has hung up."""
         data = self._frames.receive()
         return None if data is None else _orders.decode(data)
 
 
 class ExecutorEnd:
-    """The executor's end of the pair. One thread receives while others send, each under the executor's lock."""
+    """The executor's end of the pair.
+
+    One thread receives while others send, each under the executor's lock.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -186,7 +191,7 @@ class ExecutorEnd:
         self._socket.close()
 
 
-# -- errors --------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def rank_failed(error: BaseException) -> RankFailed:
@@ -204,7 +209,10 @@ def _text(error: BaseException) -> str:
 
 
 def remote_error(rank: int, report: RankFailed | CallFailed) -> Exception:
-    """The error as the executor raises it: of its own class if that is one of enginecore's, its traceback the cause."""
+    """The error as the executor raises it, with the worker's traceback as its cause.
+
+    It is of the same class if that is one of enginecore's.
+    """
     known = getattr(errors, report.kind, None)
     error: Exception
     if report.kind == "AttributeError":

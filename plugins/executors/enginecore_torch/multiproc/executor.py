@@ -1,4 +1,4 @@
-"""MultiprocExecutor: the executor `multiproc`, a model divided over worker processes. Only the workers import torch."""
+"""MultiprocExecutor: a model divided over worker processes, the only ones that import torch."""
 
 import logging
 from collections import Counter, deque
@@ -26,25 +26,27 @@ logger = logging.getLogger(__name__)
 
 WORKER = "enginecore_torch.multiproc.worker:main"
 PATIENCE = 60.0
-"""Seconds that ranks wait for one another beyond the executor's own timeouts, so that its message comes first."""
+"""Seconds that ranks wait for one another beyond the executor's timeouts, which report better."""
 LOCAL = frozenset({"catalog", "clock"})
 """Of the context, what is of no use in another process."""
 
 
 class MultiprocExecutor(Executor):
-    """Sends every plan to all ranks, which run it at the same time or stage after stage; one of them answers."""
+    """Sends every plan to all ranks, at once or stage after stage; one of them answers."""
 
     def __init__(self, settings: MultiprocExecutorSettings, context: ExecutorContext, *, worker: str = WORKER) -> None:
         """Start the workers and wait until they have loaded the model that the context names.
 
         Args:
-            settings: How the model is shared out.
+            settings: How the model is divided.
             context: What to load.
             worker: "module:function" that runs a rank.
 
         Raises:
-            ConfigurationError: the model cannot be shared out like this, or devices, dtype or backends cannot be had.
-            ModelError: the model is not supported, or its files are not what its configuration says.
+            ConfigurationError: the model cannot be divided like this, or devices, dtype or
+                backends cannot be had.
+            ModelError: the model is not supported, or its files are not what its configuration
+                says.
             EngineCoreError: a worker did not start, or not in time.
         """
         source = find_model(context.model)
@@ -98,8 +100,10 @@ class MultiprocExecutor(Executor):
 
     @property
     def capabilities(self) -> ExecutorCapabilities:
-        """With one stage sampled tokens stay where the next step needs them. With several, a request that were in
-        two steps at once would only make one stage wait for another: its token comes back first.
+        """With one stage, sampled tokens stay where the next step needs them.
+
+        With several, a request in two steps at once would only make one stage wait for another, so
+        its token comes back first.
         """
         return ExecutorCapabilities(max_concurrent_batches=self._depth, feeds_tokens=self._layout.pipeline == 1)
 
@@ -117,7 +121,7 @@ class MultiprocExecutor(Executor):
         """Private to this executor, and gone with it."""
         return self._group.directory
 
-    # -- KV cache --------------------------------------------------------------------------------------------------
+    # -- KV cache ----------------------------------------------------------------------------------
 
     def get_kv_cache_specs(self) -> Mapping[str, KVCacheSpec]:
         """Of all layers; the page of a layer is the sum over the ranks that share it."""
@@ -127,8 +131,10 @@ class MultiprocExecutor(Executor):
         return {layer: KVCacheSpec(self._block_size, page) for layer, page in pages.items()}
 
     def determine_available_memory(self) -> int:
-        """Bytes on all ranks together. Where each has a device of its own, the one with room for the fewest blocks
-        decides; on the CPU they share what there is.
+        """Bytes on all ranks together.
+
+        Where each has a device of its own, the one with room for the fewest blocks decides; on the
+        CPU they share the memory.
         """
         free = self._ask(MeasureMemory)
         if self._on_cpu:
@@ -137,7 +143,7 @@ class MultiprocExecutor(Executor):
         return min(int(room) // block for room, block in zip(free, blocks, strict=True)) * sum(blocks)
 
     def initialize_from_config(self, config: KVCacheConfig) -> None:
-        """Allocate the KV cache and run one token, so that kernels are made before the first request comes.
+        """Allocate the KV cache and run one token, which makes the kernels ready.
 
         Raises:
             ConfigurationError: the configuration is not for this model.
@@ -155,10 +161,14 @@ class MultiprocExecutor(Executor):
                 "longer, raise executor.multiproc.startup_timeout"
             ) from None
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def execute_model(self, scheduled: SchedulerOutput) -> "Future[ModelRunnerOutput | None]":
-        """The future of a step that is sampled later is done at once: its fault is that of `sample_tokens`."""
+        """The future of a step.
+
+        That of a deferred step is done at once: a failure of its forward pass is one of
+        `sample_tokens`.
+        """
         sampled = [self._sampled.popleft() for _ in range(len(self._sampled))]
         if not is_deferred(scheduled):
             return self._group.send_step(lambda number: RunStep(number, scheduled, sampled))
@@ -169,7 +179,7 @@ class MultiprocExecutor(Executor):
         return future
 
     def sample_tokens(self, step: int, grammar: GrammarOutput | None) -> "Future[ModelRunnerOutput]":
-        """Sample a step whose plan deferred it; the future fails with an EngineCoreError if there is none."""
+        """Sample a step whose plan deferred it; if there is none, the future fails."""
         self.check_health()
         future: Future[Any] = Future()
         if (refusal := refuse_sampling(step, self._deferred, grammar)) is not None:
@@ -179,15 +189,17 @@ class MultiprocExecutor(Executor):
         return self._group.send_step(lambda number: SampleStep(number, step))
 
     def _keep_tokens(self, output: ModelRunnerOutput) -> None:
-        """The first stage gets the tokens with the next plan: nothing that it computes before needs them."""
+        """Keep a step's tokens for the first stage, which gets them with the next plan."""
         if self._layout.pipeline > 1 and output.request_ids:
             self._sampled.append((output.step, [tokens[0] if tokens else 0 for tokens in output.sampled_token_ids]))
 
-    # -- the rest --------------------------------------------------------------------------------------------------
+    # -- the rest ----------------------------------------------------------------------------------
 
     def collective_rpc(self, method: str, *args: Any, timeout: float | None = None) -> list[Any]:
-        """Call one of the runner's `REMOTE_METHODS` on every rank. No timeout is `execute_timeout`: a rank that hangs
-        is not waited for without end. A late answer is dropped, and no other call gets it.
+        """Call one of the runner's `REMOTE_METHODS` on every rank.
+
+        Without a timeout, `execute_timeout` holds. A late answer is dropped, and no other call gets
+        it.
         """
         seconds = self._settings.execute_timeout if timeout is None else timeout
         future = self._group.send(lambda number: CallMethod(number, method, list(args)))

@@ -15,7 +15,7 @@ class _CallAnswers:
     """An order that every rank answers.
 
     Attributes:
-        future: Of the values in order of rank.
+        future: Gives the values in order of rank.
         values: Answers so far, by rank.
     """
 

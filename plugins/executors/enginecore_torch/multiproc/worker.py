@@ -1,4 +1,4 @@
-"""The worker process of the executor `multiproc`: one rank. Imports torch only when it loads a model."""
+"""The worker process of `multiproc`: one rank. Imports torch only when it loads a model."""
 
 import faulthandler
 import logging
@@ -31,7 +31,7 @@ from enginecore_torch.rank import Rank
 
 
 def main(payload: Mapping[str, Any], parent: Parent) -> int:
-    """Load this rank's share of the model and serve until the executor hangs up. Returns the exit code."""
+    """Load this rank's share of the model and serve until the executor hangs up; the exit code."""
 
     def load() -> Rank:
         from enginecore_torch.multiproc.loading import load_rank
@@ -98,7 +98,7 @@ def _answer_call(end: WorkerEnd, rank: Rank, number: int, method: str, args: Seq
         end.send(CallDone(number, rank.call(method, args)))
     except OSError:
         raise
-    except Exception as error:  # whatever it is, it belongs to the caller; also a result that cannot be sent
+    except Exception as error:  # the method's, or of a result that cannot be sent: the caller's
         end.send(call_failed(number, error))
 
 

@@ -40,7 +40,8 @@ from enginecore_torch.rank import RankInfo
 TICK = 0.5
 """Seconds between two looks at the clock."""
 GRACE = 0.25
-"""Seconds that other ranks get to say what went wrong before the first that complained is believed."""
+"""Seconds that other ranks get to say what went wrong before the first that complained is believed.
+"""
 HANG_TIMEOUT = 1.0
 """Seconds that ranks get to print where they hang."""
 EXIT_TIMEOUT = 1.0
@@ -96,10 +97,12 @@ class WorkerGroup:
 
         Args:
             target: "module:function" that a worker runs.
-            payload: Plain data for all of them; each gets its "rank", its socket "fd" and the "directory" besides.
+            payload: Plain data for all of them; each gets its "rank", its socket "fd" and the
+                "directory" besides.
             num_ranks: How many.
             step_timeout: Seconds after which a step has failed.
-            on_output: Called with each step's output before its future is done, on the listening thread.
+            on_output: Called with each step's output before its future is done, on the listening
+                thread.
             now: Seconds on the clock that steps are timed by.
         """
         self._step_timeout, self._on_output = step_timeout, on_output
@@ -123,7 +126,7 @@ class WorkerGroup:
             self._woken.close()
             raise
 
-    # -- for the executor, from any thread -------------------------------------------------------------------------
+    # -- for the executor, from any thread ---------------------------------------------------------
 
     @property
     def pids(self) -> list[int]:
@@ -146,7 +149,7 @@ class WorkerGroup:
             ) from None
 
     def send_step(self, order: Callable[[int], RunStep | SampleStep]) -> "Future[Any]":
-        """Send an order that one rank answers with the output of a step, made from its number, to all ranks."""
+        """Send all ranks an order, made from its number, which one answers with a step's output."""
         with self._sending:
             number, future = self._orders.add_step()
             self._send(order(number))
@@ -158,7 +161,7 @@ class WorkerGroup:
             self._send(RunStep(self._orders.new_number(), plan, sampled))
 
     def send(self, order: Callable[[int], Order]) -> "Future[list[Any]]":
-        """Send an order, made from its number, to all ranks. The future gives their answers, in order of rank."""
+        """Send all ranks an order, made from its number; the future has their answers by rank."""
         with self._sending:
             number, future = self._orders.add_call()
             self._send(order(number))
@@ -194,7 +197,7 @@ class WorkerGroup:
         if threading.current_thread() is not self._thread and not sys.is_finalizing():
             self._thread.join(JOIN_TIMEOUT)
 
-    # -- on the listening thread -----------------------------------------------------------------------------------
+    # -- on the listening thread -------------------------------------------------------------------
 
     def _watch(self) -> None:
         try:
@@ -243,7 +246,8 @@ class WorkerGroup:
             case CallFailed(number):
                 self._orders.call_failed(number, remote_error(worker.rank, answer))
             case RankFailed():
-                # its peers fail with it, and one that died says nothing: the first cause is the one that counts
+                # its peers fail with it, and one that died says nothing: the first cause is the one
+                # that counts
                 worker.report = answer
                 self._verdict_at = self._verdict_at or time.monotonic() + GRACE
 
@@ -268,7 +272,7 @@ class WorkerGroup:
         time.sleep(HANG_TIMEOUT)
 
     def _fail(self, error: BaseException) -> None:
-        """The first failure counts: end all ranks, fail the futures that wait, call the callbacks."""
+        """End all ranks, fail the futures that wait, call the callbacks, at the first failure."""
         if not self._orders.refuse(error, f"the executor has failed: {error}"):
             return
         self._end_workers(0.0)
@@ -281,7 +285,7 @@ class WorkerGroup:
             self._ready.set_exception(self._orders.ended)
 
     def _end_workers(self, patience: float) -> None:
-        """Hang up, wait so long for them to leave, and end those that have not. May be called again."""
+        """Hang up, wait `patience` seconds, and kill those that remain. May be called again."""
         for worker in self._workers:
             worker.end.close()
         deadline = time.monotonic() + patience

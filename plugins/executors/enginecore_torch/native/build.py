@@ -1,4 +1,4 @@
-"""Compiles the C kernels with the system's compiler, once per machine, compiler and source, and loads them."""
+"""The build of the C kernels: once per machine, compiler and source, then from the cache."""
 
 import ctypes
 import hashlib
@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 COMPILERS = ("cc", "gcc", "clang")
 SOURCE = Path(__file__).with_name("kernels.c")
 LIBRARY = "kernels.so"
-# no -ffast-math: the kernels tell a NaN from a number. Cells are read as what they hold, hence the aliasing flag.
+# no -ffast-math: the kernels tell a NaN from a number. Cells are read as what they hold, hence the
+# aliasing flag.
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-fno-strict-aliasing", "-fno-math-errno",
     "-fno-trapping-math",
@@ -36,7 +37,8 @@ def load_kernels(dtype: torch.dtype, device: torch.device) -> ctypes.CDLL:
     torch is loaded by now: the library's OpenMP is torch's own, so both share one pool of threads.
 
     Raises:
-        ConfigurationError: they are not for this device or type, there is no compiler, or it failed; says what it said.
+        ConfigurationError: they are not for this device or type, there is no compiler, or it
+            failed; says what it said.
     """
     if device.type != "cpu" or dtype not in STORAGE_FLAGS:
         raise ConfigurationError(
@@ -52,7 +54,7 @@ def load_kernels(dtype: torch.dtype, device: torch.device) -> ctypes.CDLL:
 
 
 def _load(command: list[str], key: str) -> ctypes.CDLL:
-    """Load the library from a folder that was checked: one that is cut off would end the process with SIGBUS."""
+    """Load the library from a checked folder: a truncated one would end the process by SIGBUS."""
     with cached_or_temporary_folder("kernels", key, lambda folder: _compile(command, folder / LIBRARY)) as folder:
         return ctypes.CDLL(str(folder / LIBRARY))
 

@@ -329,7 +329,7 @@ static float soften(const chunk_t *chunk, long position, float *scores, elem *we
     return shrink;
 }
 
-/* Groups `first` and on, up to the position `end`; filled up to whole VECTORS with groups nobody may look at. */
+/* Groups `first` and on, up to the position `end`; filled up to whole VECTORS with groups that are not read. */
 static void get_chunk(const shape_t *shape, const tile_t *tile, long head, const elem *keys, const elem *values,
                       long first, long end, chunk_t *chunk) {
     long size = shape->block_size, per_block = padded(size) / LANES;

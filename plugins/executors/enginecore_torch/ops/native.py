@@ -1,4 +1,4 @@
-"""The small operations in C. One call each, where torch takes five to ten and as many passes over memory."""
+"""The operations between matrix products in C: one call each, where torch takes five to ten."""
 
 import ctypes
 

@@ -15,7 +15,7 @@ class Communicator(Protocol):
         ...
 
     def gather(self, x: "torch.Tensor", widths: Sequence[int]) -> "torch.Tensor | None":
-        """Columns [n, widths[i]] of every rank of the stage, side by side, on its first rank; None on the others."""
+        """Columns [n, widths[i]] of every rank of the stage, on its first rank; None elsewhere."""
         ...
 
     def broadcast(self, x: "torch.Tensor") -> None:

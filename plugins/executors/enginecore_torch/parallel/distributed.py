@@ -17,18 +17,18 @@ _PREPARED = "prepared"
 
 
 class TorchCommunicator:
-    """One rank's end; fills `Communicator`. One per process."""
+    """The `Communicator` of one rank, one per process."""
 
     def __init__(self, layout: Layout, rank: int, device: torch.device, directory: Path, timeout: float) -> None:
         """Meet the other ranks.
 
         Args:
-            layout: Of all ranks.
+            layout: The division of the model.
             rank: This one.
             device: Where its tensors are.
-            directory: Private to this engine: ranks find one another through a file there, and talk on the loopback
-                interface only.
-            timeout: Seconds after which a rank gives up waiting for another, should nobody end it before.
+            directory: Private to this engine: ranks find one another through a file there, and talk
+                on the loopback interface only.
+            timeout: Seconds after which a rank gives up waiting for another.
         """
         self._layout, self._rank = layout, rank
         self._ranks = layout.ranks_of(layout.stage_of(rank))
@@ -45,7 +45,8 @@ class TorchCommunicator:
             timeout=patience,
         )
         stages = [list(layout.ranks_of(stage)) for stage in range(layout.pipeline)]
-        groups = [distributed.new_group(ranks, timeout=patience) for ranks in stages]  # all ranks make all of them
+        # every rank makes all groups
+        groups = [distributed.new_group(ranks, timeout=patience) for ranks in stages]
         self._stage: Any = groups[layout.stage_of(rank)]
         self._patience = patience
         self._sent: tuple[distributed.Work | None, torch.Tensor] | None = None
@@ -76,10 +77,11 @@ class TorchCommunicator:
         distributed.broadcast(x, self._ranks.start, group=self._stage)
 
     def send(self, x: torch.Tensor) -> None:
-        """Returns at once, so that the next step need not wait for the next stage; one tensor is on its way at most."""
+        """Start sending and return; waits only for the tensor that was sent before."""
         if self._sent is not None and (work := self._sent[0]) is not None:
             work.wait()
-        self._sent = distributed.isend(x, self._rank + self._layout.tensor), x  # which must live until it has arrived
+        # the tensor must live until it has arrived
+        self._sent = distributed.isend(x, self._rank + self._layout.tensor), x
 
     def receive(self, x: torch.Tensor) -> None:
         distributed.recv(x, self._rank - self._layout.tensor)

@@ -1,4 +1,4 @@
-"""How a model is shared out over ranks: which layers, heads, columns and rows of the vocabulary each one holds."""
+"""The division of a model over ranks: layers, heads, MLP columns and vocabulary of each one."""
 
 import itertools
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from enginecore_models.config import ModelConfig
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All ranks: `pipeline` stages, each of `tensor` ranks. The ranks of a stage follow one another.
+    """All ranks: `pipeline` stages of `tensor` consecutive ranks each.
 
     Attributes:
         tensor: Ranks that share every layer of a stage.
@@ -38,7 +38,7 @@ class Layout:
         return range(stage * self.tensor, (stage + 1) * self.tensor)
 
     def check(self, config: ModelConfig) -> None:
-        """Refuse a model that cannot be shared out like this.
+        """Refuse a model that cannot be divided like this.
 
         Raises:
             ConfigurationError: says what there is too little of.
@@ -63,9 +63,11 @@ class Shard:
 
     Attributes:
         rank: Which one.
-        layers: Of the model.
-        query_heads: Of every layer; those of a KV head stay together, unless there are more ranks than KV heads.
-        kv_heads: Of every layer; a KV head is repeated on all ranks that hold query heads of it.
+        layers: Layers of the model.
+        query_heads: Query heads of every layer; those of a KV head stay together, unless there are
+            more ranks than KV heads.
+        kv_heads: KV heads of every layer; a KV head is repeated on all ranks that hold query heads
+            of it.
         inner: Columns of the MLP.
         vocab: Rows of the embedding and of the head.
         all_vocab: The same of every rank of the stage, in order.
@@ -92,7 +94,9 @@ class Shard:
 
 
 def shard_of(config: ModelConfig, layout: Layout, rank: int) -> Shard:
-    """What `rank` holds of a model that `layout.check` has let pass. Shares differ by one where sizes do not divide.
+    """What `rank` holds of a model that `layout.check` accepts.
+
+    Shares differ by one where sizes do not divide.
 
     The first stages take the layers that are left over: the last one has the head.
     """
