@@ -187,3 +187,12 @@ def test_a_failure_of_sampling_names_the_step() -> None:
     with pytest.raises(EngineDeadError, match="sampling step 0 failed: ValueError: no logits") as raised:
         run.core.advance()
     assert isinstance(raised.value.__cause__, StepError)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_sampling_that_is_answered_with_none_ends_the_engine_instead_of_being_asked_for_again(depth: int) -> None:
+    run = Run(depth, feeds_tokens=False, defers=KINDS["all"])
+    run.executor.sample_tokens = lambda step, grammar: done(None)  # type: ignore[method-assign]
+    with pytest.raises(EngineDeadError, match="answered sample_tokens with None") as failure:
+        run.to_its_end()
+    assert isinstance(failure.value.__cause__, StepError)

@@ -175,5 +175,6 @@ def folded(name: str, answers: Sequence[Any]) -> Any:
 
 
 def _sum(stats: Sequence[SchedulerStats | LoopStats]) -> SchedulerStats | LoopStats:
-    first = stats[0]
-    return type(first)(**{name: sum(getattr(each, name) for each in stats) for name in first.__struct_fields__})
+    """One record of all engine cores. The step is a serial number: the highest."""
+    values = {name: [getattr(each, name) for each in stats] for name in stats[0].__struct_fields__}
+    return type(stats[0])(**{name: max(each) if name == "step" else sum(each) for name, each in values.items()})

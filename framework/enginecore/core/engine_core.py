@@ -13,7 +13,7 @@ from enginecore.core.idling import nap_until_wake_time
 from enginecore.core.liveness import Liveness
 from enginecore.core.reporting import ReportingScheduler
 from enginecore.core.utilities import Utilities, call_utility
-from enginecore.errors import InvalidRequestError
+from enginecore.errors import InvalidRequestError, PluginError
 from enginecore.interfaces import Executor, Observer, Outputs, Scheduler
 from enginecore.messages import EngineCoreOutputs, EngineCoreRequest, EngineInfo, FinishReason, ModelRunnerOutput
 from enginecore.request import Request
@@ -154,7 +154,10 @@ class EngineCore:
 
     def _wait(self, batch: BatchInFlight) -> ModelRunnerOutput | None:
         try:
-            return self._liveness.wait(batch.running)
+            output = self._liveness.wait(batch.running)
+            if output is None and batch.is_sampled:
+                raise PluginError("the executor answered sample_tokens with None, which only execute_model may give")
+            return output
         except Exception as error:
             raise step_error(batch.scheduled, error) from error
 

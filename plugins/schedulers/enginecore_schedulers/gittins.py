@@ -12,7 +12,7 @@ from enginecore.scheduling import RequestView, SchedulerView, SchedulingPolicy
 from enginecore_schedulers.arguments import NotNegative
 from enginecore_schedulers.candidates import WORST
 
-EDGES = [0, *(int(16 * 1.5**step) for step in range(20))]
+EDGES = (0, *(int(16 * 1.5**step) for step in range(20)))
 """Output tokens at which a bucket of lengths begins."""
 
 FADING = 0.99
