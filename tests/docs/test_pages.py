@@ -2,9 +2,14 @@
 
 import inspect
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 from xml.etree import ElementTree
+
+import pytest
 
 from enginecore.core import EngineCore
 
@@ -27,3 +32,12 @@ def test_the_step_in_the_architecture_page_is_the_function():
     assert f"```py\n{without_docstring}```" in page, (
         "copy EngineCore.step to docs/architecture.md, without its docstring"
     )
+
+
+@pytest.mark.model
+def test_the_reading_path_is_the_one_that_a_request_takes():
+    if shutil.which("cc") is None:
+        pytest.skip("the page shows the path through the C kernels, and there is no C compiler")
+    script = ROOT / "benchmarks" / "reading_path.py"
+    outcome = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stderr
