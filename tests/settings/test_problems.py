@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from enginecore.errors import PluginError
+from enginecore.errors import ConfigurationError, PluginError
+from enginecore.scheduling import SchedulingPolicy, policy_component
 from enginecore.settings import load_settings
 from tests.registry.fake_plugins import SCHEDULER
 from tests.settings.making import component, load, make, message_of
@@ -178,3 +179,18 @@ def test_a_value_that_python_does_not_write_is_named_by_its_type():
     assert "seed = list that cannot be shown" in message_of({"seed": deep})
     assert "seed = int that cannot be shown" in message_of({"seed": 10**5000})
     assert "kv_cache_memory = int that cannot be shown" in message_of({"kv_cache_memory": 10**5000})
+
+
+class Aging(SchedulingPolicy):
+    """Its setting is spelt unlike that of the bundled policies."""
+
+    def __init__(self, aging: float = 1.0) -> None:
+        self.aging = aging
+
+    def rank(self, request: Any, scheduler: Any) -> float:
+        return float(request.arrival)
+
+
+def test_a_slip_within_a_table_is_answered_from_that_table_although_others_have_the_key():
+    with pytest.raises(ConfigurationError, match=r"did you mean scheduler\.mine\.aging\?"):
+        load_settings({"scheduler.mine.ageing": 5}, components=[policy_component("mine", Aging)], environ={})

@@ -56,11 +56,12 @@ def explain_unknown(path: Path, values: Values, model: type[BaseModel], registry
             if path[:-1] == (kind.table,):
                 return _explain_absent(registry, kind.name, path[-1])
     known, prefix = list(parent.model_fields if parent else ()), "".join(f"{key}." for key in path[:-1])
+    near = closest(path[-1], known, prefix, cutoff=0.8)  # a slip of the pen, before a setting of another table
     homes = [".".join(home) for home in _keys(model, ()) if home[-1] == path[-1]]
-    if homes:
+    if homes and not near:
         return f"no such setting; did you mean {' or '.join(homes[:3])}?"
     here = ", ".join(prefix + name for name in known)
-    return "no such setting" + (closest(path[-1], known, prefix) or f"; here these are known: {here}")
+    return "no such setting" + (near or closest(path[-1], known, prefix) or f"; here these are known: {here}")
 
 
 def _explain_absent(registry: Registry, kind: str, name: str) -> str:
