@@ -1,5 +1,7 @@
 """One AsyncLLM over several engine cores: each request goes to one, and the end of one is not the end of all."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import asyncio
 
 import msgspec

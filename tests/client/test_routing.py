@@ -1,5 +1,7 @@
 """One client over several real engine cores, in this process and in others: `RoutedClient`, `AsyncRoutedClient`."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+
 import asyncio
 import os
 import select

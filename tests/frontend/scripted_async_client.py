@@ -1,5 +1,7 @@
 """The scripted engine core behind an asyncio client: a step per `get_output`, on whatever event loop asks."""
 
+# pyright: reportIncompatibleMethodOverride=false, reportAssignmentType=false, reportAttributeAccessIssue=false
+
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping

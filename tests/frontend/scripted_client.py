@@ -1,5 +1,7 @@
 """An engine core in a few lines: its model says what it is told to, its stop checks are the kernel's own."""
 
+# pyright: reportIncompatibleMethodOverride=false, reportAssignmentType=false, reportAttributeAccessIssue=false, reportArgumentType=false
+
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Channels within one process: what front ends send is put into a queue, what they get is collected."""
 
+# pyright: reportIncompatibleMethodOverride=false
+
 import os
 import threading
 from collections import defaultdict, deque

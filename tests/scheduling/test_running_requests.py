@@ -1,5 +1,7 @@
 """The queue of running requests."""
 
+# pyright: reportArgumentType=false
+
 import pytest
 
 from enginecore.request import Request

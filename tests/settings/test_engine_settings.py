@@ -1,5 +1,7 @@
 """`EngineSettings`: frozen, typed per component, and able to travel."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import json
 import multiprocessing
 

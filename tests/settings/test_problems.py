@@ -1,5 +1,7 @@
 """Every wrong setting is named with its value, its source, and what would be right."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import sys
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The executor `multiproc` with a real model: the tokens of `single`, whatever the engine does meanwhile."""
 
+# pyright: reportArgumentType=false
+
 import asyncio
 import json
 import os

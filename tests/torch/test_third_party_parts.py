@@ -1,5 +1,7 @@
 """Architectures and attention backends of third parties: one module each, chosen as the bundled ones are."""
 
+# pyright: reportCallIssue=false
+
 import logging
 from dataclasses import replace
 from pathlib import Path

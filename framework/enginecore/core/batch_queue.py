@@ -2,6 +2,7 @@
 
 from collections import deque
 from concurrent.futures import Future
+from typing import cast
 
 from enginecore.interfaces import ExecutorCapabilities
 from enginecore.messages import ModelRunnerOutput, SchedulerOutput
@@ -20,12 +21,12 @@ class BatchInFlight:
 
     def __init__(self, scheduled: SchedulerOutput, running: "Future[ModelRunnerOutput | None]") -> None:
         self.scheduled = scheduled
-        self.running = running
+        self.running: Future[ModelRunnerOutput | None] = running
         self.is_sampled = False
 
     def sample(self, running: "Future[ModelRunnerOutput]") -> None:
         """Record that the sampling of the step runs now."""
-        self.running = running  # type: ignore[assignment]  # a future is read only
+        self.running = cast("Future[ModelRunnerOutput | None]", running)  # a future is only read
         self.is_sampled = True
 
 

@@ -21,7 +21,8 @@ class KeyedOrder(EvictionOrder):
     is mostly the parent of the one that was just evicted, and goes next.
     """
 
-    lifetime: float | None = None
+    # an order with a lifetime sets it from its settings
+    lifetime: float | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __init__(self) -> None:
         self._heap: list[_Entry] = []

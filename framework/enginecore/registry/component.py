@@ -22,7 +22,7 @@ def build_component(component: Component, settings: Any, context: Any, interface
     if inspect.isclass(factory) and interface in factory.__mro__:
         _check_class(component, factory, interface)
     try:
-        built = factory(settings, context)
+        built = component.factory(settings, context)
     except EngineCoreError:
         raise
     except Exception as error:

@@ -82,7 +82,7 @@ def _written_path(details: ErrorDetails, values: Any) -> Path:
         case "missing":
             path.append(str(details["loc"][-1]))
         case "union_tag_not_found" | "union_tag_invalid":
-            path.append(details["ctx"]["discriminator"].strip("'"))
+            path.append(details.get("ctx", {}).get("discriminator", "").strip("'"))
     return tuple(path)
 
 

@@ -1,5 +1,7 @@
 """KV cache managers with one bug each, and the check that is there for it."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import itertools
 import os
 from hashlib import sha256

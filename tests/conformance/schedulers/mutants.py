@@ -1,5 +1,7 @@
 """Schedulers with one bug each, and the check that is there for it."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import itertools
 from dataclasses import replace
 from random import Random
